@@ -1,0 +1,29 @@
+"""fedmap: federated learning for clients that do not see every class."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedmap.data import load
+    from fedmap.errors import FedmapError
+    from fedmap.federation import Federation, partition
+    from fedmap.methods import Method, register
+    from fedmap.simulate import Result, run
+
+__all__ = ["Federation", "FedmapError", "Method", "Result", "load", "partition", "register", "run"]
+
+# Loaded when first used: `fedmap --help` must not wait for torch.
+_HOME = {
+    "FedmapError": "errors", "Federation": "federation", "Method": "methods", "Result": "simulate",
+    "load": "data", "partition": "federation", "register": "methods", "run": "simulate",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fedmap' has no attribute {name!r}")
+    return getattr(import_module(f"fedmap.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,61 @@
+"""Losses as functions of (model, batch) and the pieces that they are made of: restricted softmax, distillation, MMD."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedmap.vector import Model
+
+Loss = Callable[[Model, Tensor, Tensor], Tensor]
+RestrictedMode = Literal["binary", "soft", "share"]
+
+
+def cross_entropy(model: Model, x: Tensor, y: Tensor) -> Tensor:
+    """Eq. 4: softmax cross-entropy over all classes, mean over the batch."""
+    return F.cross_entropy(model(x), y)
+
+
+def restricted_softmax(scale: Tensor) -> Loss:
+    """Eq. 8: cross-entropy with each class's logit scaled by its alpha_c."""
+
+    def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x) * scale, y)
+
+    return loss
+
+
+def class_scale(counts: Tensor, observed: Tensor, alpha: float, mode: RestrictedMode = "binary") -> Tensor:
+    """The factors alpha_c of the restricted softmax from a client's class counts.
+
+    binary: 1 for observed classes, alpha for missing ones (paper, Sect. 4.1.3).
+    soft:   alpha + (1 - alpha) n_c / max n, which fits skewed but complete classes too.
+    share:  n_c / sum n, the paper's form for complete classes (Sect. 5.5); alpha plays no part."""
+    n = counts.float()
+    if mode == "binary":
+        return torch.where(observed, 1.0, alpha)
+    if mode == "soft":
+        return alpha + (1 - alpha) * n / n.max()
+    return n / n.sum()
+
+
+def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Eq. 11: tau^2 KL(softmax(teacher / tau) || softmax(student / tau)), mean over the batch; arguments are logits."""
+    told = F.log_softmax(teacher / temperature, dim=1)
+    said = F.log_softmax(student / temperature, dim=1)
+    return temperature**2 * F.kl_div(said, told, reduction="batchmean", log_target=True)
+
+
+def mmd(h: Tensor, other: Tensor) -> Tensor:
+    """Eq. 12: squared maximum mean discrepancy of two feature batches under five Gaussian kernels.
+
+    Bandwidths are 1/4, 1/2, 1, 2, 4 times the mean squared distance, which is held constant (as in DAN)."""
+    both = torch.cat([h, other])
+    norms = both.square().sum(1)
+    squared = (norms[:, None] + norms - 2 * both @ both.T).clamp_min(0)
+    bandwidth = squared.detach().sum() / (len(both) ** 2 - len(both)) + 1e-8
+    kernel = torch.stack([torch.exp(-squared / (bandwidth * factor)) for factor in (0.25, 0.5, 1, 2, 4)]).sum(0)
+    n = len(h)
+    return kernel[:n, :n].mean() + kernel[n:, n:].mean() - kernel[:n, n:].mean() - kernel[n:, :n].mean()

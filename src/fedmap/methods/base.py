@@ -1,0 +1,158 @@
+"""What a federated method is: a client half, a server half, and three dictionaries of tensors and plain numbers between
+them: `down` (server to client), `up` (client to server) and `state` (stays on the client; no engine sends it anywhere)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from fedmap.client import Client, Training
+from fedmap.errors import FedmapError
+from fedmap.losses import Loss, cross_entropy
+from fedmap.params import checked
+from fedmap.registry import Registry, nearest
+from fedmap.vector import Bench, Model
+
+Values = dict[str, Tensor | float | int]
+Predictor = Callable[[Tensor], Tensor]
+
+
+class MethodParams(BaseModel):
+    """Base of every method's parameters: checked once, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Local(NamedTuple):
+    """What a client's round leaves."""
+
+    up: Values  # to the server
+    state: Values  # stays on the client
+    personal: Values  # the client's own model now; `predictor` says how it predicts
+
+
+class Upload(NamedTuple):
+    """What reached the server from one client. Weights of a round sum to 1."""
+
+    client: int
+    weight: float
+    up: Values
+
+
+class Server(NamedTuple):
+    """What the server half sees in one round."""
+
+    round: int
+    clients: int  # in the whole federation
+    training: Training
+    model: Callable[[Tensor], Model]  # server.model(vector): a working model with this state
+    public: Tensor  # the method's `public_samples` unlabelled samples of the global test set
+    rng: np.random.Generator
+
+
+class Method:
+    """A federated algorithm. The base is FedAvg's frame: download the model, train, upload it, average.
+
+    A subclass overrides only what differs, and is registered with `@register`."""
+
+    Params: ClassVar[type[MethodParams]] = MethodParams
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of parameter values: -p preset=NAME
+    groups: ClassVar[list[dict[str, Any]]] = []  # the three parameter groups that the paper tries
+    public_samples: ClassVar[int] = 0  # of the global test set, without labels, for the server half; reported apart
+
+    def __init__(self, **given: Any) -> None:
+        self.params: Any = checked(self.Params, self._with_preset(given), f"method {self.name()}")
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.__name__.lower()
+
+    @classmethod
+    def line(cls) -> str:
+        """What it is, in one line."""
+        return (cls.__doc__ or "").strip().splitlines()[0]
+
+    @classmethod
+    def _with_preset(cls, given: dict[str, Any]) -> dict[str, Any]:
+        values = dict(given)
+        preset = values.pop("preset", None)
+        if preset is None:
+            return values
+        if preset not in cls.presets:
+            raise FedmapError(
+                f"method {cls.name()} has no preset {preset!r}; " + (nearest(str(preset), cls.presets) if cls.presets else "it has none")
+            )
+        return {**cls.presets[preset], **values}
+
+    # The client half.
+
+    def client_state(self, model: Model) -> Values:
+        """The state of a client that has never taken part, given the initial model. Its entries keep their shape for good."""
+        return {}
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        """One participation: from what came down and what the client kept, to what goes up and what it keeps."""
+        model = client.model(tensor(down, "model"))
+        client.train(model, self.local_loss(client, down, state), client.steps)
+        trained = model.vector.clone()
+        return Local(up={"model": trained}, state=state, personal={"model": trained})
+
+    def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
+        """What local training minimises, where nothing else of `local_round` differs."""
+        return cross_entropy
+
+    def kept_personal(self, state: Values) -> Values | None:
+        """The personal model that a client keeps between rounds, or None where it comes from training the download anew."""
+        return None
+
+    def downloaded(self, down: Values, state: Values) -> Values | None:
+        """The model that a client has right after the download, before it trains; None where there is none."""
+        return {"model": tensor(down, "model")}
+
+    def predictor(self, bench: Bench, personal: Values) -> Predictor:
+        """How a personal model turns samples into logits."""
+        return bench.model(tensor(personal, "model")).net
+
+    # The server half.
+
+    def start(self, model: Model) -> Values:
+        """The server's state before the first round, given the initial model."""
+        return {"model": model.vector.clone()}
+
+    def download(self, state: Values) -> Values:
+        """What every selected client gets."""
+        return {"model": state["model"]}
+
+    def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
+        """The server's new state. Uploads come in the order of client numbers."""
+        return {"model": mean(uploads, "model")}
+
+    def global_model(self, state: Values) -> Tensor | None:
+        """The model that knows every class; None where the method has none."""
+        return tensor(state, "model")
+
+
+def tensor(values: Values, name: str) -> Tensor:
+    """An entry that is a tensor, for the type checker."""
+    return cast(Tensor, values[name])
+
+
+def mean(uploads: Sequence[Upload], name: str) -> Tensor:
+    """The weighted mean of one entry over the uploads, always summed in their order."""
+    total = torch.zeros_like(tensor(uploads[0].up, name))
+    for upload in uploads:
+        total.add_(tensor(upload.up, name), alpha=upload.weight)
+    return total
+
+
+METHODS: Registry[type[Method]] = Registry("method")
+M = TypeVar("M", bound=type[Method])
+
+
+def register(method: M) -> M:
+    """Class decorator: make a method available by its name."""
+    METHODS.add(method.name())(method)
+    return method

@@ -1,0 +1,37 @@
+"""FedPHP. Li et al., FedPHP: federated personalization with inherited private models, ECML PKDD 2021."""
+
+from pydantic import Field
+
+from fedmap.client import Client
+from fedmap.methods.base import Local, Method, Values, register, tensor
+from fedmap.methods.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
+from fedmap.vector import Model
+
+
+@register
+class FedPHP(Method):
+    """FedAvg whose clients keep a moving average of their own models (HPM) and learn from it.
+
+    One stage: all local steps minimise (1 - lambda) L + lambda L_kt (Eq. 13), the result is uploaded and inherited (Eq. 10)."""
+
+    class Params(HPMParams):
+        weight: float = Field(0.1, ge=0, le=1, description="lambda, the share of the knowledge transfer in the loss")
+
+    groups = [
+        {"transfer": "kd", "weight": 0.1},
+        {"transfer": "mmd", "weight": 0.1},
+        {"transfer": "mmd", "weight": 0.01},
+    ]
+
+    def client_state(self, model: Model) -> Values:
+        return no_hpm(model)
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        model = client.model(tensor(down, "model"))
+        client.train(model, supervised(client, state, self.params), client.steps)
+        uploaded = model.vector.clone()
+        state = inherit(client, state, model, self.params)
+        return Local(up={"model": uploaded}, state=state, personal={"model": state["hpm"]})
+
+    def kept_personal(self, state: Values) -> Values | None:
+        return kept_hpm(state)

@@ -1,0 +1,53 @@
+"""MAP. Li et al., MAP: model aggregation and personalization in federated learning with incomplete classes (Algorithm 1)."""
+
+from pydantic import Field
+
+from fedmap.client import MIN_STEPS, Client
+from fedmap.methods.base import Local, Method, Values, register, tensor
+from fedmap.methods.fedrs import RestrictedParams, restricted
+from fedmap.methods.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
+from fedmap.vector import Model
+
+
+@register
+class MAP(Method):
+    """Restricted softmax for the model that is aggregated, then an inherited private model for the client's own.
+
+    Stage one trains the download with the restricted softmax (Eq. 8); its result alone is uploaded. Stage two goes on with
+    the ordinary softmax, taught by the HPM (Eq. 13); its result is inherited by the HPM (Eq. 10), the personal model."""
+
+    class Params(RestrictedParams, HPMParams):
+        stage_one: float = Field(0.5, ge=0, le=2, description="share of the local steps in stage one")
+        stage_two: float = Field(0.5, ge=0, le=2, description="share of the local steps in stage two")
+        stage_two_lr: float = Field(1.0, gt=0, le=1, description="factor on the learning rate in stage two")
+
+    presets = {
+        "printed": {"stage_one": 0.5, "stage_two": 0.5, "stage_two_lr": 1.0},  # Algorithm 1
+        "released": {"stage_one": 1.0, "stage_two": 0.1, "stage_two_lr": 0.2},  # the authors' code
+    }
+    groups = [
+        {"transfer": "kd", "weight": 0.1, "alpha": 0.5},
+        {"transfer": "kd", "weight": 0.01, "alpha": 0.9},
+        {"transfer": "mmd", "weight": 0.01, "alpha": 0.5},
+    ]
+
+    def client_state(self, model: Model) -> Values:
+        return no_hpm(model)
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        first, second = self.stages(client.steps)
+        model = client.model(tensor(down, "model"))
+        client.train(model, restricted(client, self.params), first)
+        uploaded = model.vector.clone()
+        client.train(model, supervised(client, state, self.params), second, lr_factor=self.params.stage_two_lr)
+        state = inherit(client, state, model, self.params)
+        return Local(up={"model": uploaded}, state=state, personal={"model": state["hpm"]})
+
+    def stages(self, steps: int) -> tuple[int, int]:
+        """The two stages' steps. Where the shares sum to one nothing is lost to rounding; a stage two has at least five."""
+        one, two = self.params.stage_one, self.params.stage_two
+        first = int(one * steps + 1e-9)
+        return first, max(int((one + two) * steps + 1e-9) - first, MIN_STEPS) if two else 0
+
+    def kept_personal(self, state: Values) -> Values | None:
+        return kept_hpm(state)

@@ -1,0 +1,43 @@
+"""What every net has in common: features and classifier apart, and the initialisation that all methods start from."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from fedmap.random import torch_seed
+
+
+class Net(nn.Module):
+    """Features followed by a linear classifier without bias."""
+
+    def __init__(self, features: nn.Module, dim: int, classes: int) -> None:
+        super().__init__()
+        self.features = features
+        self.classifier = nn.Linear(dim, classes, bias=False)
+        initialise(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.features(x))
+        return logits
+
+
+def initialise(net: nn.Module) -> None:
+    """Convolutions Kaiming-normal (fan out) with zero bias, so that deep nets without batch norm start; the rest as PyTorch has it.
+
+    The paper is silent here. The authors' code draws every linear layer from N(0, 0.01^2), with which the classic LeNet, three
+    linear layers deep, does not begin to learn (global accuracy 0.10 after 8 rounds on fashion-mini, against 0.6 this way)."""
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, torch's global generator is seeded (any module's own initialisation draws from it); afterwards it is as before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(seed, "net"))
+        yield

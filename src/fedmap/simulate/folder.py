@@ -1,0 +1,128 @@
+"""A run's folder: `run.toml`, `rounds.jsonl`, `final.json`, the models, `done`, and while it runs the checkpoint.
+
+A round counts once `checkpoint/commit.json` names it; that file is replaced atomically after all the rest is written."""
+
+import fcntl
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import safetensors.torch
+from torch import Tensor
+
+from fedmap.errors import FedmapError
+from fedmap.methods import Values
+from fedmap.simulate.store import StateStore
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Either the old file or the whole new one is there, also after a crash."""
+    part = path.with_name(path.name + ".part")
+    with open(part, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def save_values(values: Values) -> bytes:
+    """Tensors and numbers as one safetensors file; the numbers go into its header."""
+    tensors = {name: value.contiguous() for name, value in values.items() if isinstance(value, Tensor)}
+    numbers = {name: json.dumps(value) for name, value in values.items() if not isinstance(value, Tensor)}
+    return safetensors.torch.save(tensors, metadata=numbers)
+
+
+def load_values(path: Path) -> Values:
+    with safetensors.safe_open(path, framework="pt") as file:
+        numbers = {name: json.loads(value) for name, value in (file.metadata() or {}).items()}
+        return {name: file.get_tensor(name) for name in file.keys()} | numbers  # noqa: SIM118
+
+
+class RunFolder:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoint = path / "checkpoint"
+        self.states = self.checkpoint / "states.bin"
+        self._commit = self.checkpoint / "commit.json"
+        self._rounds = path / "rounds.jsonl"
+        self._lock: IO[str] | None = None
+        self._written = 0  # bytes and checksum of rounds.jsonl up to the last whole round
+        self._checksum = 0
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "done").exists()
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "run.toml").exists()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time works in the folder. The lock goes with the process, however it ends."""
+        try:
+            self.checkpoint.mkdir(parents=True, exist_ok=True)
+        except OSError as wrong:
+            raise FedmapError(f"cannot make the folder {self.path}: {wrong.strerror}") from None
+        with open(self.checkpoint / "lock", "w") as lock:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise FedmapError(f"another process works in {self.path}; wait for it or choose another folder") from None
+            yield
+            if self.done:
+                shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    def write(self, name: str, content: str | bytes) -> None:
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, content.encode() if isinstance(content, str) else content)
+
+    def commit(self, record: dict[str, Any], server: Values, store: StateStore) -> None:
+        """Make a round final: the clients' states are in the store already; then server state, record, and the commit."""
+        number = record["round"]
+        store.sync()
+        content = save_values(server)
+        name = f"server-{number}.safetensors"
+        write_atomically(self.checkpoint / name, content)
+        line = (json.dumps(record) + "\n").encode()
+        with open(self._rounds, "r+b" if self._rounds.exists() else "w+b") as rounds:
+            rounds.truncate(self._written)
+            rounds.seek(self._written)
+            rounds.write(line)
+            rounds.flush()
+            os.fsync(rounds.fileno())
+        self._written += len(line)
+        self._checksum = zlib.crc32(line, self._checksum)
+        commit = {"round": number, "server_crc": zlib.crc32(content), "rounds_bytes": self._written, "rounds_crc": self._checksum}
+        write_atomically(self._commit, json.dumps(commit).encode())
+        (self.checkpoint / f"server-{number - 1}.safetensors").unlink(missing_ok=True)
+
+    def restore(self, store: StateStore) -> tuple[list[dict[str, Any]], Values | None]:
+        """The records and the server state of the last whole round; the store is brought back to it. (No round: [], None.)"""
+        if not self._commit.exists():
+            store.forget_after(0)
+            return [], None
+        commit = json.loads(self._commit.read_text())
+        content = self._rounds.read_bytes()[: commit["rounds_bytes"]]
+        server = self.checkpoint / f"server-{commit['round']}.safetensors"
+        for path, crc, wanted in (
+            (self._rounds, zlib.crc32(content), commit["rounds_crc"]),
+            (server, zlib.crc32(server.read_bytes()) if server.exists() else None, commit["server_crc"]),
+        ):
+            if crc != wanted:
+                raise FedmapError(f"{path} is damaged: its checksum differs from the one of round {commit['round']}; the run cannot go on")
+        self._written, self._checksum = len(content), commit["rounds_crc"]
+        records = [json.loads(line) for line in content.splitlines()]
+        store.forget_after(commit["round"])
+        last = {client["client"]: record["round"] for record in records for client in record["clients"]}
+        for client, round in last.items():
+            store.check(client, round)
+        return records, load_values(server)

@@ -1,0 +1,75 @@
+"""Every setting of a run, as one flat, checked record: what the command line, a TOML file and `run.toml` have in common."""
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fedmap.client import Training
+from fedmap.data import DATASETS, Defaults, load
+from fedmap.errors import FedmapError
+from fedmap.federation import Federation, partition
+from fedmap.methods import METHODS
+from fedmap.params import checked
+
+MANNER = {"workers", "data_dir"}  # how a run is carried out; these change no number
+
+
+class Settings(Training):
+    """One method on one federation with one seed."""
+
+    method: str = Field("map", description="one of `fedmap methods`")
+    params: dict[str, Any] = Field({}, description="the method's parameters")
+    data: str = Field("fashion-mini", description="one of `fedmap datasets`")
+    data_dir: str | None = Field(None, description="folder of the datasets' files")
+    net: str = Field("lenet", description="one of `fedmap nets`")
+    partition: str = Field("incomplete", description="one of `fedmap partitions`")
+    partition_params: dict[str, Any] = Field({}, description="the partition's parameters")
+    clients: int = Field(100, ge=1, description="clients in the federation")
+    server_weights: Literal["uniform", "samples"] = Field("uniform", description="how the server weighs uploads")
+    seed: int = Field(0, ge=0, description="seed of partition, initial weights, selection and batches")
+    workers: int = Field(1, ge=1, description="processes; any number gives the same result")
+
+    @property
+    def name(self) -> str:
+        """A folder name from the settings: readable, and different for every different run."""
+        what = json.dumps(self.model_dump(exclude=MANNER), sort_keys=True)
+        return f"{self.method}-{self.data}-{self.net}-seed{self.seed}-{hashlib.sha256(what.encode()).hexdigest()[:8]}".replace(
+            "/", "_"
+        ).replace(":", "_")
+
+    def federation(self) -> Federation:
+        """The federation that these settings describe."""
+        dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
+        return partition(dataset, self.clients, seed=self.seed, kind=self.partition, **self.partition_params)
+
+
+def settings(given: dict[str, Any]) -> Settings:
+    """Checked settings; what is not given is the paper's value for the dataset, and the method's own default."""
+    data = given.get("data", Settings.model_fields["data"].default)
+    defaults = DATASETS[data].defaults if data in DATASETS else Defaults()
+    values = vars(defaults) | {name: value for name, value in given.items() if value is not None}
+    made = checked(Settings, values, "the run")
+    method = METHODS[made.method](**made.params)
+    return made.model_copy(update={"params": method.params.model_dump()})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file. Tables other than params and partition_params (what a finished run adds) are left out."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise FedmapError(f"there is no file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        raise FedmapError(f"{path} is not a TOML file: {wrong}") from None
+    return {name: value for name, value in found.items() if name not in ("versions", "federation")}
+
+
+def to_toml(tables: dict[str, Any]) -> str:
+    """A TOML text of plain values, with one level of tables at the end."""
+    plain = [f"{name} = {json.dumps(value)}" for name, value in tables.items() if not isinstance(value, dict) and value is not None]
+    nested = [f"\n[{name}]\n{to_toml(table)}" for name, table in tables.items() if isinstance(table, dict)]
+    return "\n".join([*plain, *nested])

@@ -1,0 +1,96 @@
+"""The clients' private states, in memory or in a file. Each client has two slots: a new state goes to the slot that is
+not in use, so the state of the last whole round is never overwritten and the file itself is the checkpoint."""
+
+import mmap
+import os
+import struct
+import zlib
+from pathlib import Path
+
+from fedmap.errors import FedmapError
+from fedmap.methods import Values
+from fedmap.simulate.shared import ALIGNMENT, Layout, Memory
+
+HEADER = struct.Struct("<qI")  # the round that the state was made in (0: none), and a checksum of the state
+
+
+class StateStore:
+    """States by client number; a client never seen has the initial state. Processes forked later read the same bytes."""
+
+    def __init__(self, initial: Values, clients: int, path: Path | None = None) -> None:
+        self.initial = initial
+        self.clients = clients
+        self._layout = Layout.of(initial)
+        self._slot = ALIGNMENT + self._layout.nbytes
+        self._memory = Memory() if path is None else None
+        self._fd = self._memory.fd if self._memory else os.open(path, os.O_RDWR | os.O_CREAT)  # type: ignore[arg-type]
+        size = max(2 * clients * self._slot, 1)
+        os.ftruncate(self._fd, size)  # sparse: what is never written takes no room
+        self._map = mmap.mmap(self._fd, size)
+
+    def _headers(self, client: int) -> list[tuple[int, int]]:
+        return [HEADER.unpack_from(self._map, (2 * client + slot) * self._slot) for slot in (0, 1)]
+
+    def round_of(self, client: int) -> int:
+        """The round that the client's state was made in; 0 where it has none of its own."""
+        return max(round for round, _ in self._headers(client))
+
+    def __getitem__(self, client: int) -> Values:
+        if not self.initial:
+            return {}
+        rounds = [round for round, _ in self._headers(client)]
+        if max(rounds) == 0:
+            return self.initial
+        return self._layout.read(self._map, (2 * client + rounds.index(max(rounds))) * self._slot + ALIGNMENT)
+
+    def put(self, client: int, round: int, state: Values) -> None:
+        """Write a new state into the slot that is not in use. Written as a file, not through the mapping: a full disk is then an
+        error that can be told, not a signal."""
+        if not self.initial:
+            return
+        if Layout.of(state) != self._layout:
+            raise FedmapError(
+                f"the state of client {client} has changed its entries or shapes; a method's state keeps those of `client_state`"
+            )
+        packed = bytearray(self._layout.nbytes)
+        self._layout.write(state, packed)
+        rounds = [r for r, _ in self._headers(client)]
+        start = (2 * client + (1 - rounds.index(max(rounds)))) * self._slot
+        _write_all(self._fd, packed, start + ALIGNMENT)
+        _write_all(self._fd, HEADER.pack(round, zlib.crc32(packed)), start)
+
+    def forget_after(self, round: int) -> None:
+        """Drop states of a round that was not completed."""
+        for client in range(self.clients if self.initial else 0):
+            for slot, (made_in, _) in enumerate(self._headers(client)):
+                if made_in > round:
+                    _write_all(self._fd, HEADER.pack(0, 0), (2 * client + slot) * self._slot)
+
+    def check(self, client: int, round: int) -> None:
+        """Is the client's state the one of this round, unharmed?"""
+        if not self.initial:
+            return
+        found = self.round_of(client)
+        if found != round:
+            raise FedmapError(f"the checkpoint has client {client}'s state of round {found}, not of round {round}; the run cannot go on")
+        slot = [r for r, _ in self._headers(client)].index(round)
+        start = (2 * client + slot) * self._slot + ALIGNMENT
+        if zlib.crc32(memoryview(self._map)[start : start + self._layout.nbytes]) != self._headers(client)[slot][1]:
+            raise FedmapError(
+                f"the checkpoint of client {client}'s state (round {round}) is damaged: its checksum differs; the run cannot go on"
+            )
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        if self._memory is None:
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _write_all(fd: int, data: bytes | bytearray, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,94 @@
+"""A model as one flat vector: sending, averaging, pulling and inheriting are then single vector operations."""
+
+from collections.abc import Callable
+from itertools import accumulate
+
+import torch
+from torch import Tensor, nn
+
+from fedmap.nets import Net
+
+
+class Model:
+    """A net whose parameters are views into one contiguous vector, with the gradients in a second one.
+
+    `vector` is the whole state: first `weights` (the parameters, classifier last), then `buffers` (the running means and
+    variances of batch norm). The counter of batches in batch norm is not part of it: nothing here depends on it."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net.eval()
+        head = set(net.classifier.parameters())
+        parameters = sorted(net.named_parameters(), key=lambda named: named[1] in head)
+        statistics = [(name, buffer) for name, buffer in net.named_buffers() if buffer.is_floating_point()]
+        tensors: list[tuple[str, Tensor]] = [*parameters, *statistics]
+        self._shapes = {name: tensor.shape for name, tensor in tensors}
+        self.weight_count = sum(parameter.numel() for _, parameter in parameters)
+        self.features_part = slice(0, self.weight_count - sum(p.numel() for p in head))
+        self.classifier_part = slice(self.features_part.stop, self.weight_count)
+
+        self.vector = torch.cat([tensor.detach().reshape(-1) for _, tensor in tensors])
+        self.weights = nn.Parameter(self.vector[: self.weight_count])  # what an optimiser steps on
+        self.buffers = self.vector[self.weight_count :]
+        self.grads = torch.zeros(self.weight_count)
+        self.weights.grad = self.grads
+        for (_, tensor), view in zip(tensors, self.named(self.vector).values(), strict=True):
+            tensor.data = view
+        for (_, parameter), view in zip(parameters, self.named(self.grads).values(), strict=False):
+            parameter.grad = view
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters and buffers in the order of the vector."""
+        return list(self._shapes)
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """Views of a vector by the net's own parameter and buffer names, e.g. for a file."""
+        ends = list(accumulate(shape.numel() for shape in self._shapes.values()))
+        return {
+            name: vector[end - shape.numel() : end].view(shape)
+            for end, (name, shape) in zip(ends, self._shapes.items(), strict=True)
+            if end <= len(vector)
+        }
+
+    def load(self, vector: Tensor) -> "Model":
+        """Take over another model's state."""
+        self.vector.copy_(vector)
+        return self
+
+    def __call__(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x)
+        return logits
+
+    def features(self, x: Tensor) -> Tensor:
+        """The input of the classifier."""
+        h: Tensor = self.net.features(x)
+        return h
+
+    def classify(self, h: Tensor) -> Tensor:
+        logits: Tensor = self.net.classifier(h)
+        return logits
+
+
+class Bench:
+    """Working models for one process, built once and overwritten in place: a client's round takes as many as it needs."""
+
+    def __init__(self, build: Callable[[], Net]) -> None:
+        self._build = build
+        self._models: list[Model] = []
+        self._taken = 0
+
+    def model(self, vector: Tensor) -> Model:
+        """A model with this state, in evaluation mode, of one's own until `clear`."""
+        if self._taken == len(self._models):
+            self._models.append(Model(self._build()))
+        model = self._models[self._taken].load(vector)
+        self._taken += 1
+        return model
+
+    @property
+    def names(self) -> list[str]:
+        return Model(self._build()).names
+
+    def clear(self) -> None:
+        """Give all models back."""
+        self._taken = 0

@@ -1,13 +1,14 @@
 """The clients, each with training and test samples and class counts, and the global test set that the server holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmap.data.arrays import Pair, from_clients
 from fedmap.data.dataset import Dataset
 from fedmap.errors import FedmapError
 from fedmap.params import checked
@@ -23,20 +24,26 @@ class Federation:
     def __init__(self, dataset: Dataset, owner: Ints, *, seed: int = 0, made_by: dict[str, Any] | None = None) -> None:
         self.dataset = dataset
         self.made_by = made_by or {}  # the settings that lead back to this federation, for run.toml
-        clients = int(owner.max()) + 1
-        sizes = np.bincount(owner, minlength=clients)
+        if owner.shape != dataset.train_y.shape or not len(owner):
+            raise FedmapError(f"dataset {dataset.name}: {len(dataset.train_y)} training samples but {len(owner)} owners")
+        sizes = np.bincount(owner)
+        # The data's own names belong to the data's own clients only.
+        natural = bool(dataset.client_names) and np.array_equal(owner, np.asarray(dataset.owner))
+        self.client_names = dataset.client_names if natural else tuple(f"client {k}" for k in range(len(sizes)))
         if sizes.min() < 2:
             raise FedmapError(
-                f"client {sizes.argmin()} has {sizes.min()} samples; at least 2 are needed, one to train on and one to test on"
+                f"{self.client_names[sizes.argmin()]} has {'one sample' if sizes.min() else 'no sample'}; "
+                "each client needs at least 2, one to train on and one to test on"
             )
         # One random order of all samples, then grouped by owner: the first fifth of each client's samples is its test set.
         shuffled = generator(seed, "split").permutation(len(owner))
-        grouped = torch.from_numpy(shuffled[np.argsort(owner[shuffled], kind="stable")])
-        parts = torch.split(grouped, sizes.tolist())
-        cuts = [max(int(TEST_SHARE * len(part)), 1) for part in parts]
-        self.test: list[Tensor] = [part[:cut].sort().values for part, cut in zip(parts, cuts, strict=True)]
-        self.train: list[Tensor] = [part[cut:].sort().values for part, cut in zip(parts, cuts, strict=True)]
-        self.counts = torch.stack([torch.bincount(dataset.train_y[part], minlength=self.classes) for part in self.train])
+        grouped = shuffled[np.argsort(owner[shuffled], kind="stable")]
+        place = np.arange(len(owner)) - np.repeat(sizes.cumsum() - sizes, sizes)
+        tested = np.empty(len(owner), bool)
+        tested[grouped] = place < np.repeat(np.maximum((TEST_SHARE * sizes).astype(np.int64), 1), sizes)
+        self.test, self.train = by_client(owner, tested), by_client(owner, ~tested)
+        cells = owner[~tested] * self.classes + dataset.train_y.numpy()[~tested]
+        self.counts = torch.from_numpy(np.bincount(cells, minlength=len(self) * self.classes).reshape(len(self), self.classes))
         if len(dataset.test_y):
             self.test_x, self.test_y = dataset.test_x, dataset.test_y
         else:  # the union of the local tests, as on FEMNIST
@@ -58,55 +65,42 @@ class Federation:
         """(clients, classes): does the client's training data have the class?"""
         return self.counts >= self.dataset.observed_from
 
-    @classmethod
+    @staticmethod
     def from_arrays(
-        cls,
-        clients: Sequence[tuple[ArrayLike | Tensor, ArrayLike | Tensor]],
-        test: tuple[ArrayLike | Tensor, ArrayLike | Tensor] | None = None,
-        *,
-        classes: Sequence[str] | None = None,
-        seed: int = 0,
+        clients: Mapping[str, Pair] | Sequence[Pair], test: Pair | None = None, *, classes: Sequence[str] | None = None, seed: int = 0
     ) -> "Federation":
-        """A federation of one's own arrays (numpy or torch): one pair of samples and labels for each client.
+        """A federation of one's own arrays (numpy or torch): one pair of samples and labels for each client, with names or without.
 
-        Samples are images (n, channels, height, width), uint8 in 0..255 or float, or vectors (n, d). Without `test`, the
-        global test set is the union of the clients' local tests."""
-        if not clients:
-            raise FedmapError("from_arrays got no clients; give a list of (samples, labels) pairs")
-        pairs = [_pair(x, y, f"client {k}") for k, (x, y) in enumerate(clients)]
-        shapes = {tuple(x.shape[1:]) for x, _ in pairs}
-        kinds = {x.dtype for x, _ in pairs}
-        if len(shapes) > 1 or len(kinds) > 1:
-            raise FedmapError(f"clients' samples differ in shape or type: {sorted(map(str, shapes | kinds))}; all must be alike")
-        train_x, train_y = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-        test_x, test_y = _pair(*test, "test") if test is not None else (train_x[:0], train_y[:0])
-        highest = max(int(y.max()) for y in (train_y, test_y) if len(y))
-        names = tuple(classes) if classes else tuple(str(c) for c in range(highest + 1))
-        dataset = Dataset("arrays", train_x, train_y, test_x, test_y, names)
-        owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
-        return cls(dataset, owner, seed=seed, made_by={"data": "arrays", "clients": len(pairs), "seed": seed})
+        `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global test set is the union of the
+        clients' local tests."""
+        named = clients if isinstance(clients, Mapping) else {f"client {k}": pair for k, pair in enumerate(clients)}
+        return partition(from_clients(named, test, classes=classes), seed=seed)
 
 
-def _pair(x: ArrayLike | Tensor, y: ArrayLike | Tensor, whose: str) -> tuple[Tensor, Tensor]:
-    samples, labels = torch.as_tensor(x), torch.as_tensor(y)
-    if labels.dim() != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise FedmapError(f"{whose}: labels must be one row of whole numbers, not {labels.dtype} of shape {tuple(labels.shape)}")
-    if len(samples) != len(labels):
-        raise FedmapError(f"{whose}: {len(samples)} samples but {len(labels)} labels")
-    if samples.dim() == 3:
-        samples = samples.unsqueeze(1)  # grey images without a channel axis
-    return samples if samples.dtype == torch.uint8 else samples.float(), labels.long()
+def by_client(owner: Ints, chosen: NDArray[np.bool_]) -> list[Tensor]:
+    """For each client the numbers of its chosen samples, in ascending order."""
+    samples = np.flatnonzero(chosen)
+    grouped = samples[np.argsort(owner[samples], kind="stable")]
+    # Copies: a client that is sent to another process must not drag the numbers of all the others along.
+    return [part.clone() for part in torch.split(torch.from_numpy(grouped), np.bincount(owner[samples]).tolist())]
 
 
-def partition(dataset: Dataset, clients: int | None = None, *, seed: int = 0, kind: str = "incomplete", **params: Any) -> Federation:
-    """Share a dataset out among clients: `kind` is one of `fedmap partitions`, `params` are its parameters."""
+def partition(dataset: Dataset, clients: int | None = None, *, seed: int = 0, kind: str | None = None, **params: Any) -> Federation:
+    """Share a dataset out among clients: `kind` is one of `fedmap partitions`, `params` are its parameters.
+
+    Without `kind`, samples that come with owners stay with them (natural), and others make the paper's scene (incomplete)."""
+    own = None if dataset.owner is None else dataset.owner.numpy()
+    if kind is None:
+        kind = "incomplete" if own is None else "natural"
     wanted = checked(PARTITIONS[kind].params, params, f"partition {kind}")
-    given = Labels(dataset.train_y.numpy(), len(dataset.classes), dataset.defaults.clients if clients is None else clients)
+    if clients is None:
+        clients = dataset.defaults.clients if kind != "natural" or own is None else int(own.max()) + 1
+    given = Labels(dataset.train_y.numpy(), len(dataset.classes), clients, own)
     missing = np.setdiff1d(np.arange(given.classes), given.labels)
-    if len(missing):
+    if len(missing) and kind != "natural":
         raise FedmapError(
             f"dataset {dataset.name} has no training sample of class {dataset.classes[missing[0]]!r}, so nobody could hold it"
         )
     owner = draw_owners(kind, given, wanted, generator(seed, "partition"))
-    made_by = {"data": dataset.name, "partition": kind, "partition_params": wanted.model_dump(), "clients": given.clients, "seed": seed}
+    made_by = {"data": dataset.name, "partition": kind, "partition_params": wanted.model_dump(), "clients": clients, "partition_seed": seed}
     return Federation(dataset, owner, seed=seed, made_by=made_by)

@@ -12,6 +12,7 @@ from fedmap.errors import FedmapError
 from fedmap.registry import Registry
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class PartitionParams(BaseModel):
@@ -21,11 +22,13 @@ class PartitionParams(BaseModel):
 
 
 class Labels(NamedTuple):
-    """What a partition sees: the label of every training sample, how many classes and clients there are."""
+    """What a partition sees: the label of every training sample, how many classes and clients there are, and whose samples they
+    are where they come with owners."""
 
     labels: Ints
     classes: int
     clients: int
+    owner: Ints | None = None
 
 
 class Partition(NamedTuple):
@@ -42,42 +45,128 @@ class Partition(NamedTuple):
 PARTITIONS: Registry[Partition] = Registry("partition")
 
 
-class IncompleteParams(PartitionParams):
-    """Each client draws c from {2..C}, then c classes; a class's samples are shared among the clients that drew it."""
+class SizedParams(PartitionParams):
+    """Parameters of a partition whose clients may differ in size."""
 
     size_sigma: float = Field(0.0, ge=0, le=3, description="log-normal spread of the clients' sizes; the paper has none")
+
+    def sizes(self, clients: int, rng: np.random.Generator) -> Floats:
+        """How large each client is to be, in proportion."""
+        return np.exp(self.size_sigma * rng.standard_normal(clients))
+
+
+class IncompleteParams(SizedParams):
+    """Each client draws c from {2..C}, then c classes; a class's samples are shared among the clients that drew it."""
 
 
 def draw_incomplete(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
     """The paper's scene (Sect. 5.2.1): clients hold incomplete class sets and are nearly balanced over what they hold."""
     assert isinstance(params, IncompleteParams)
-    clients, classes = given.clients, given.classes
-    how_many = rng.integers(min(2, classes), classes + 1, size=clients)
-    rank = rng.random((clients, classes)).argsort(1).argsort(1)
+    how_many = rng.integers(min(2, given.classes), given.classes + 1, size=given.clients)
+    rank = rng.random((given.clients, given.classes)).argsort(1).argsort(1)
     holds = rank < how_many[:, None]
-    for c in np.flatnonzero(~holds.any(0)):  # the union of all clients' classes is the whole set
-        holds[rng.integers(clients), c] = True
-    size = np.exp(params.size_sigma * rng.standard_normal(clients))
     # Dividing by the number of classes gives few-class clients a larger share of each, so that sizes stay nearly equal.
-    return share_out(given, holds * (size / holds.sum(1))[:, None], rng)
+    return share_out(given, holds * (params.sizes(given.clients, rng) / how_many)[:, None], rng)
 
 
 PARTITIONS.add("incomplete")(Partition(IncompleteParams, draw_incomplete))
 
 
-def share_out(given: Labels, wish: NDArray[np.float64], rng: np.random.Generator) -> Ints:
+class DirichletParams(SizedParams):
+    """Each client draws shares p of the classes from Dir(alpha); a class's samples are shared out in proportion to them."""
+
+    alpha: float = Field(0.5, ge=0.001, le=1000, description="small: few classes a client; large: all clients alike")
+
+
+def draw_dirichlet(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    """The paper's scene with complete, but skewed classes (Sect. 5.4)."""
+    assert isinstance(params, DirichletParams)
+    shares = rng.dirichlet(np.full(given.classes, params.alpha), given.clients)
+    return share_out(given, shares * params.sizes(given.clients, rng)[:, None], rng)
+
+
+PARTITIONS.add("dirichlet")(Partition(DirichletParams, draw_dirichlet))
+
+
+class ShardsParams(SizedParams):
+    """Each client gets the same number of classes; every class goes to equally many clients, give or take one."""
+
+    classes_per_client: int = Field(2, ge=1, description="classes of each client")
+
+
+def draw_shards(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    """Clients choose one after the other, each among the classes that the fewest have chosen before."""
+    assert isinstance(params, ShardsParams)
+    each, least = params.classes_per_client, -(-given.classes // given.clients)
+    if not least <= each <= given.classes:
+        raise FedmapError(
+            f"partition shards: classes_per_client is {each}; {least} to {given.classes} are possible, "
+            f"so that {given.clients} clients hold all {given.classes} classes"
+        )
+    holds = np.zeros((given.clients, given.classes), bool)
+    holders = np.zeros(given.classes)
+    for client in range(given.clients):
+        chosen = np.argsort(holders + rng.random(given.classes))[:each]
+        holds[client, chosen] = True
+        holders[chosen] += 1
+    return share_out(given, holds * params.sizes(given.clients, rng)[:, None], rng)
+
+
+PARTITIONS.add("shards")(Partition(ShardsParams, draw_shards))
+
+
+class IIDParams(SizedParams):
+    """Each client gets random samples, whatever their class."""
+
+
+def draw_iid(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    """Samples are shared out as if all were of one class."""
+    assert isinstance(params, IIDParams)
+    alike = given._replace(labels=np.zeros_like(given.labels), classes=1)
+    return share_out(alike, params.sizes(given.clients, rng)[:, None], rng)
+
+
+PARTITIONS.add("iid")(Partition(IIDParams, draw_iid))
+
+
+class NaturalParams(PartitionParams):
+    """Each sample stays with the owner that it comes with, such as its writer; there are as many clients as owners."""
+
+
+def draw_natural(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    if given.owner is None:
+        others = sorted(name for name in PARTITIONS if name != "natural")
+        raise FedmapError(f"partition natural: the samples come without owners; choose one of {', '.join(others)}")
+    owners = int(given.owner.max()) + 1
+    if given.clients != owners:
+        raise FedmapError(
+            f"clients is {given.clients}, but the samples come with {owners} owners; leave clients out, or choose another partition"
+        )
+    return given.owner
+
+
+PARTITIONS.add("natural")(Partition(NaturalParams, draw_natural))
+
+
+def share_out(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
     """Owners such that each class's samples are split in proportion to its column of `wish` (clients x classes)."""
+    if len(given.labels) < 2 * given.clients:
+        raise FedmapError(
+            f"{len(given.labels)} training samples cannot give {given.clients} clients two each (one to train on, one to test on); "
+            f"at most {len(given.labels) // 2} clients are possible"
+        )
+    for nobodys in np.flatnonzero(wish.sum(0) == 0):  # the union of all clients' classes is the whole set
+        wish[rng.integers(given.clients), nobodys] = 1
+    by_class = np.split(np.argsort(given.labels, kind="stable"), np.bincount(given.labels, minlength=given.classes).cumsum()[:-1])
+    counts = np.stack([proportional(wish[:, c], len(samples)) for c, samples in enumerate(by_class)], axis=1)
+    at_least_two_each(counts, wish, rng)
     owner = np.empty(len(given.labels), np.int64)
-    by_class = np.argsort(given.labels, kind="stable")
-    bounds = np.searchsorted(given.labels[by_class], np.arange(given.classes + 1))
-    for c in range(given.classes):
-        samples = by_class[bounds[c] : bounds[c + 1]]
-        counts = proportional(wish[:, c], len(samples))
-        owner[rng.permutation(samples)] = np.repeat(np.arange(given.clients), counts)
-    return at_least_two_each(given, owner, wish, rng)
+    for c, samples in enumerate(by_class):
+        owner[rng.permutation(samples)] = np.repeat(np.arange(given.clients), counts[:, c])
+    return owner
 
 
-def proportional(wish: NDArray[np.float64], total: int) -> Ints:
+def proportional(wish: Floats, total: int) -> Ints:
     """Whole numbers in proportion to `wish` that sum to `total` (largest remainders)."""
     exact = wish / wish.sum() * total
     counts: Ints = np.floor(exact).astype(np.int64)
@@ -86,31 +175,33 @@ def proportional(wish: NDArray[np.float64], total: int) -> Ints:
     return counts
 
 
-def at_least_two_each(given: Labels, owner: Ints, wish: NDArray[np.float64], rng: np.random.Generator) -> Ints:
+def at_least_two_each(counts: Ints, wish: Floats, rng: np.random.Generator) -> None:
     """Move single samples from the largest clients to those with fewer than two: one to train on, one to test on.
 
     The moved sample is of a class that the receiver wished for, where a larger client has one."""
-    sizes = np.bincount(owner, minlength=given.clients)
+    sizes = counts.sum(1)
+    given_out = np.zeros(counts.shape[1], bool)  # nobody with more than two samples has the class, and nobody ever will
     for client in np.flatnonzero(sizes < 2):
         while sizes[client] < 2:
-            spare = sizes[owner] > 2
-            wished = spare & (wish[client, given.labels] > 0)
-            candidates = np.flatnonzero(wished if wished.any() else spare)
-            largest = candidates[sizes[owner[candidates]] == sizes[owner[candidates]].max()]
-            sample = rng.choice(largest)
-            sizes[owner[sample]] -= 1
-            sizes[client] += 1
-            owner[sample] = client
-    return owner
+            # A random one of the classes that are wished for and left, else of those that are left.
+            c = np.argmax(~given_out * (1.0 + (wish[client] > 0)) + rng.random(len(given_out)))
+            holders = sizes * (counts[:, c] > 0)
+            giver = np.argmax(holders)
+            if holders[giver] <= 2:
+                given_out[c] = True
+                continue
+            counts[[giver, client], c] += (-1, 1)
+            sizes[[giver, client]] += (-1, 1)
 
 
 def draw_owners(name: str, given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """Draw with the partition of this name, after a look at whether the numbers allow one."""
+    """Draw with the partition of this name: for each sample the number of the client that holds it."""
     if given.clients < 1:
         raise FedmapError(f"clients is {given.clients}; at least 1 is needed")
-    if len(given.labels) < 2 * given.clients:
+    owner = PARTITIONS[name].draw(given, params, rng)
+    if owner.shape != given.labels.shape or not np.array_equal(np.unique(owner), np.arange(given.clients)):
         raise FedmapError(
-            f"{len(given.labels)} training samples cannot give {given.clients} clients two each (one to train on, one to test on); "
-            f"at most {len(given.labels) // 2} clients are possible"
+            f"partition {name} must give each of the {len(given.labels)} samples to one of the clients 0 to {given.clients - 1}, "
+            "and each client at least one sample"
         )
-    return PARTITIONS[name].draw(given, params, rng)
+    return owner

@@ -2,18 +2,41 @@
 
 from collections.abc import Callable
 
+import torch
+from torch import nn
+
 from fedmap.errors import FedmapError
+from fedmap.nets.adapt import adapt
 from fedmap.nets.base import Net, seeded
-from fedmap.nets.lenet import LeNet
+from fedmap.nets.femnist import FEMNISTNet
+from fedmap.nets.lenet import LeNet, LeNet2D, LeNet2DReLU
 from fedmap.nets.mlp import MLPNet
+from fedmap.nets.resnet import ResNet20, ResNet56
+from fedmap.nets.tfcnn import TFCNN
+from fedmap.nets.vgg import VGG8, VGG8BN, VGG11, VGG11BN, VGG16BN
 from fedmap.registry import Registry
 
-NetMaker = Callable[[tuple[int, ...], int], Net]
-NETS: Registry[NetMaker] = Registry("net")
-NETS.add("mlp")(MLPNet)
-NETS.add("lenet")(LeNet)
+__all__ = ["NETS", "Net", "adapt", "build", "line", "size"]
 
-__all__ = ["NETS", "Net", "build"]
+NetMaker = Callable[[tuple[int, ...], int], nn.Module]  # (shape of one sample, number of classes); `adapt` takes what is not a Net
+NETS: Registry[NetMaker] = Registry("net")
+PAPER: dict[str, NetMaker] = {
+    "mlp": MLPNet,
+    "lenet": LeNet,
+    "lenet-2d": LeNet2D,
+    "lenet-2d-relu": LeNet2DReLU,
+    "tfcnn": TFCNN,
+    "vgg8": VGG8,
+    "vgg8-bn": VGG8BN,
+    "vgg11": VGG11,
+    "vgg11-bn": VGG11BN,
+    "vgg16-bn": VGG16BN,
+    "resnet20": ResNet20,
+    "resnet56": ResNet56,
+    "femnist": FEMNISTNet,
+}
+for name, maker in PAPER.items():
+    NETS.add(name)(maker)
 
 
 def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
@@ -21,6 +44,21 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
     maker = NETS[name]
     try:
         with seeded(seed):
-            return maker(shape, classes)
+            made = maker(shape, classes)
+            return made if isinstance(made, Net) else adapt(made, shape, classes)
     except (ValueError, RuntimeError) as wrong:
         raise FedmapError(f"net {name} cannot take samples of shape {shape}: {wrong}") from wrong
+
+
+def line(name: str) -> str:
+    """What a net is, in one line."""
+    return (NETS[name].__doc__ or "").strip().partition("\n")[0]
+
+
+def size(name: str, shape: tuple[int, ...], classes: int) -> int | None:
+    """How many parameters a net has for samples of this shape, without making them; None where it does not take such samples."""
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in NETS[name](shape, classes).parameters())
+    except (ValueError, RuntimeError, FedmapError):
+        return None

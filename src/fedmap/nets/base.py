@@ -12,6 +12,8 @@ from fedmap.random import torch_seed
 class Net(nn.Module):
     """Features followed by a linear classifier without bias."""
 
+    classifier: nn.Linear
+
     def __init__(self, features: nn.Module, dim: int, classes: int) -> None:
         super().__init__()
         self.features = features
@@ -29,10 +31,18 @@ def initialise(net: nn.Module) -> None:
     The paper is silent here. The authors' code draws every linear layer from N(0, 0.01^2), with which the classic LeNet, three
     linear layers deep, does not begin to learn (global accuracy 0.10 after 8 rounds on fashion-mini, against 0.6 this way)."""
     for layer in net.modules():
-        if isinstance(layer, nn.Conv2d):
+        if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:  # without storage a net is only counted
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+
+
+def image(shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+    """Channels, height and width, if samples are images that are large enough for the net."""
+    if len(shape) != 3 or min(shape[1:]) < least:
+        raise ValueError(f"it needs images of at least {least}x{least}")
+    channels, height, width = shape
+    return channels, height, width
 
 
 @contextmanager

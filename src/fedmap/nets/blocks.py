@@ -1,0 +1,37 @@
+"""Chains of convolution, ReLU and max pool: the part of a net that most of the time goes into, kept in one module so that it can be
+made fast in one place."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+from torch import Tensor, nn
+
+from fedmap.kernels import Block, conv_blocks
+
+
+class ConvBlock(NamedTuple):
+    """A convolution with stride 1 and bias, then ReLU, then a 2x2 max pool where `pool` says so."""
+
+    outputs: int
+    kernel: int
+    padding: int
+    pool: bool
+
+
+class ConvBlocks(nn.ModuleList):
+    """The convolutions of a chain of blocks; calling it runs the whole chain."""
+
+    def __init__(self, channels: int, blocks: Sequence[ConvBlock]) -> None:
+        inputs = [channels, *(block.outputs for block in blocks)]
+        super().__init__(nn.Conv2d(n, b.outputs, b.kernel, padding=b.padding) for n, b in zip(inputs, blocks, strict=False))
+        self.plan = tuple(blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        layers = zip(cast(Iterable[nn.Conv2d], self), self.plan, strict=True)
+        return conv_blocks(x, [Block(layer.weight, layer.bias, block.padding, block.pool) for layer, block in layers])
+
+    def dim(self, height: int, width: int) -> int:
+        """How many numbers come out for one image of this size."""
+        for block in self.plan:
+            height, width = ((n + 2 * block.padding - block.kernel + 1) // (2 if block.pool else 1) for n in (height, width))
+        return self.plan[-1].outputs * height * width

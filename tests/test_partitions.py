@@ -1,0 +1,293 @@
+"""Who gets which sample: rules that hold for every partition, and each one's own."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedmap.errors import FedmapError
+from fedmap.partitions import (
+    PARTITIONS,
+    Ints,
+    Labels,
+    NaturalParams,
+    Partition,
+    SizedParams,
+    at_least_two_each,
+    draw_owners,
+    proportional,
+)
+
+EVERY = sorted(PARTITIONS)
+SIZED = [name for name in EVERY if issubclass(PARTITIONS[name].params, SizedParams)]
+few = settings(max_examples=15, deadline=None)
+many = settings(max_examples=60, deadline=None)
+seeds = st.integers(0, 2**32)
+
+
+def balanced(classes: int, clients: int, samples: int) -> Labels:
+    """Equally many samples of each class, whose owners, where the partition asks for them, are drawn evenly."""
+    return Labels(np.arange(samples) % classes, classes, clients, np.arange(samples) * 7 % clients)
+
+
+@st.composite
+def small(draw: st.DrawFn, samples_per_client: int | None = None) -> Labels:
+    """Few samples of skewed classes for some clients, each of which owns at least two."""
+    classes = draw(st.integers(1, 8))
+    clients = draw(st.integers(-(-classes // 2), 12))
+    samples = clients * samples_per_client if samples_per_client else draw(st.integers(2 * clients, 2 * clients + 150))
+    rng = np.random.default_rng(draw(seeds))
+    labels = rng.choice(classes, size=samples, p=rng.dirichlet(np.ones(classes)))
+    return Labels(labels, classes, clients, rng.permutation(np.arange(samples) % clients))
+
+
+def owners(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
+    if name == "shards":  # as many as there are, where there are fewer than the default of two
+        params = {"classes_per_client": min(2, labels.classes)} | params
+    return draw_owners(name, labels, PARTITIONS[name].params(**params), np.random.default_rng(seed))
+
+
+def table(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
+    """(clients, classes): how many samples of each class does each client hold?"""
+    cells = owners(name, labels, seed, **params) * labels.classes + labels.labels
+    return np.bincount(cells, minlength=labels.clients * labels.classes).reshape(labels.clients, labels.classes)
+
+
+# Every partition.
+
+
+@pytest.mark.parametrize("name", EVERY)
+@many
+@given(labels=small(), seed=seeds)
+def test_every_sample_has_one_owner_and_every_client_two_samples(name: str, labels: Labels, seed: int) -> None:
+    owner = owners(name, labels, seed)
+    assert owner.shape == labels.labels.shape
+    assert owner.min() >= 0
+    sizes = np.bincount(owner, minlength=labels.clients)
+    assert len(sizes) == labels.clients
+    assert sizes.min() >= 2
+
+
+@pytest.mark.parametrize("name", EVERY)
+@few
+@given(labels=small(samples_per_client=2), seed=seeds)
+def test_when_samples_are_scarce_everybody_gets_two(name: str, labels: Labels, seed: int) -> None:
+    assert np.bincount(owners(name, labels, seed)).tolist() == [2] * labels.clients
+
+
+@pytest.mark.parametrize("name", EVERY)
+@few
+@given(labels=small(), seed=seeds)
+def test_the_same_seed_gives_the_same_owners(name: str, labels: Labels, seed: int) -> None:
+    assert np.array_equal(owners(name, labels, seed), owners(name, labels, seed))
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "natural"])
+@few
+@given(seed=seeds)
+def test_another_seed_gives_other_owners(name: str, seed: int) -> None:
+    labels = balanced(5, 10, 300)
+    assert not np.array_equal(owners(name, labels, seed), owners(name, labels, seed + 1))
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "natural"])
+def test_which_samples_of_a_class_a_client_gets_is_drawn(name: str) -> None:
+    labels = balanced(3, 9, 900)
+    of_class_0 = owners(name, labels)[labels.labels == 0]
+    assert (np.diff(of_class_0) < 0).sum() > 50  # in order of the samples it would be never
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_labels_stay_as_they_are(name: str) -> None:
+    labels = balanced(4, 6, 60)
+    owners(name, labels)
+    assert np.array_equal(labels.labels, balanced(4, 6, 60).labels)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_one_client_gets_everything(name: str) -> None:
+    labels = balanced(2, 1, 40)
+    assert not owners(name, labels).any()
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_size_sigma_spreads_the_clients_sizes_log_normally(name: str) -> None:
+    labels = balanced(10, 300, 60_000)
+    equal, skewed = (np.log(table(name, labels, size_sigma=sigma).sum(1)).std() for sigma in (0.0, 0.5))
+    assert equal < 0.1
+    assert 0.4 < skewed < 0.6
+
+
+# The paper's scene.
+
+
+@few
+@given(seed=seeds)
+def test_incomplete_clients_are_nearly_balanced_over_two_to_all_classes(seed: int) -> None:
+    counts = table("incomplete", balanced(10, 100, 60_000), seed)
+    held = (counts > 0).sum(1)
+    assert held.min() >= 2
+    assert held.max() <= 10
+    assert (counts.max(1) / (counts.sum(1) / held)).max() < 2
+
+
+def test_incomplete_draws_the_number_of_classes_uniformly_and_the_classes_too() -> None:
+    counts = table("incomplete", balanced(10, 900, 180_000))
+    held = (counts > 0).sum(1)
+    clients_with = np.bincount(held, minlength=11)
+    assert clients_with[:2].tolist() == [0, 0]
+    assert 60 < clients_with[2:].min() <= clients_with[2:].max() < 140  # 100 expected, with a standard deviation of 9.4
+    assert ((counts > 0).mean(0) > 0.53).all()  # 0.6 expected, with a standard deviation of 0.016
+    assert ((counts > 0).mean(0) < 0.67).all()
+
+
+def test_incomplete_clients_of_few_classes_are_as_large_as_those_of_many() -> None:
+    counts = table("incomplete", balanced(10, 300, 60_000))
+    held, sizes = (counts > 0).sum(1), counts.sum(1)
+    assert sizes[held <= 3].mean() == pytest.approx(sizes[held >= 8].mean(), rel=0.1)
+
+
+@few
+@given(seed=seeds)
+def test_incomplete_leaves_no_class_without_a_client_however_few_there_are(seed: int) -> None:
+    counts = table("incomplete", balanced(40, 2, 4_000), seed)  # two clients miss a class in common with near certainty
+    assert (counts.sum(0) == 100).all()
+
+
+# Skewed, but complete classes.
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 5.0])
+def test_dirichlet_clients_have_the_shares_that_alpha_makes_one_expect(alpha: float) -> None:
+    counts = table("dirichlet", balanced(10, 200, 100_000), alpha=alpha)
+    shares = counts / counts.sum(1, keepdims=True)
+    expected = (alpha + 1) / (alpha * 10 + 1)  # E sum p^2 under Dir(alpha)
+    assert (shares**2).sum(1).mean() == pytest.approx(expected, rel=0.1)
+
+
+def test_dirichlet_survives_shares_so_small_that_nobody_wishes_for_a_class() -> None:
+    for seed in range(30):
+        assert table("dirichlet", balanced(50, 2, 500), seed, alpha=0.001).sum() == 500
+
+
+# Shards.
+
+
+@few
+@given(classes=st.integers(1, 12), each=st.integers(1, 12), more=st.integers(0, 20), seed=seeds)
+def test_shards_give_each_client_its_number_of_classes_and_each_class_as_many_clients(
+    classes: int, each: int, more: int, seed: int
+) -> None:
+    each = min(each, classes)
+    clients = -(-classes // each) + more
+    counts = table("shards", balanced(classes, clients, 2 * clients * classes), seed, classes_per_client=each)
+    assert ((counts > 0).sum(1) == each).all()
+    holders = (counts > 0).sum(0)
+    assert holders.min() >= 1
+    assert holders.max() - holders.min() <= 1
+
+
+def test_shards_do_not_give_neighbours_the_same_classes_each_time() -> None:
+    held = {tuple(np.flatnonzero(row)) for row in table("shards", balanced(10, 100, 4_000)) > 0}
+    assert len(held) > 20  # of 45 pairs
+
+
+@pytest.mark.parametrize(("each", "clients"), [(1, 9), (11, 100), (4, 2)])
+def test_shards_that_cannot_be_say_what_can(each: int, clients: int) -> None:
+    least = -(-10 // clients)
+    with pytest.raises(FedmapError, match=f"partition shards: classes_per_client is {each}; {least} to 10 are possible"):
+        owners("shards", balanced(10, clients, 1_000), classes_per_client=each)
+
+
+# Without any skew.
+
+
+def test_iid_clients_differ_by_one_sample_at_most_and_have_all_classes_alike() -> None:
+    counts = table("iid", balanced(5, 7, 20_000))
+    assert set(counts.sum(1)) == {2857, 2858}
+    assert np.abs(counts / counts.sum(1, keepdims=True) - 0.2).max() < 0.04  # five standard deviations
+    assert len(np.unique(counts)) > 10  # drawn, not dealt out class by class
+
+
+# By owner.
+
+
+@few
+@given(labels=small(), seed=seeds)
+def test_natural_leaves_every_sample_with_its_owner(labels: Labels, seed: int) -> None:
+    assert np.array_equal(owners("natural", labels, seed), labels.owner)
+
+
+def test_natural_needs_owners() -> None:
+    with pytest.raises(
+        FedmapError, match="partition natural: the samples come without owners; choose one of dirichlet, iid, incomplete, shards"
+    ):
+        owners("natural", balanced(3, 4, 50)._replace(owner=None))
+
+
+@pytest.mark.parametrize("clients", [1, 3, 5])
+def test_natural_has_the_datas_own_number_of_clients(clients: int) -> None:
+    with pytest.raises(FedmapError, match=f"clients is {clients}, but the samples come with 4 owners; leave clients out"):
+        owners("natural", balanced(3, 4, 50)._replace(clients=clients))
+
+
+# What all are made of.
+
+
+@many
+@given(wish=st.lists(st.floats(0, 1e6), min_size=1, max_size=40).filter(lambda wish: sum(wish) > 1e-3), total=st.integers(0, 10_000))
+def test_whole_numbers_in_proportion_sum_to_the_total_and_are_off_by_less_than_one(wish: list[float], total: int) -> None:
+    counts = proportional(np.array(wish), total)
+    assert counts.sum() == total
+    assert np.abs(counts - np.array(wish) / sum(wish) * total).max() < 1 + 1e-6
+    assert not counts[np.array(wish) == 0].any()
+
+
+def test_a_poor_client_gets_samples_that_it_wished_for_from_the_largest_that_has_them() -> None:
+    counts = np.array([[9, 0, 0], [4, 1, 1], [3, 1, 1], [0, 0, 0]])
+    wish = np.array([[1.0, 0, 0], [1, 1, 1], [1, 1, 1], [0, 1, 1]])
+    at_least_two_each(counts, wish, np.random.default_rng(0))
+    assert counts[0].tolist() == [9, 0, 0]  # the largest, but without a class that is wished for
+    assert counts[3].sum() == 2
+    assert counts[3, 0] == 0
+    assert counts.sum(0).tolist() == [16, 2, 2]
+    assert counts[1].sum() < 6
+
+
+def test_a_poor_client_gets_any_class_where_none_that_it_wished_for_can_be_spared() -> None:
+    counts = np.array([[6, 0], [0, 2], [0, 1]])
+    at_least_two_each(counts, np.array([[1.0, 0], [0, 1], [0, 1]]), np.random.default_rng(0))
+    assert counts.tolist() == [[5, 0], [0, 2], [1, 1]]
+
+
+def test_no_client_becomes_poor_by_giving() -> None:
+    counts = np.array([[3], [3], [0], [2]])
+    at_least_two_each(counts, np.ones((4, 1)), np.random.default_rng(0))
+    assert counts.tolist() == [[2], [2], [2], [2]]
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("clients", [0, -3])
+@pytest.mark.parametrize("name", EVERY)
+def test_a_federation_without_clients_is_refused(name: str, clients: int) -> None:
+    with pytest.raises(FedmapError, match=f"clients is {clients}; at least 1 is needed"):
+        owners(name, balanced(2, 1, 50)._replace(clients=clients))
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_more_clients_than_samples_allow_are_refused_with_the_most_that_they_do(name: str) -> None:
+    with pytest.raises(FedmapError, match=r"51 training samples cannot give 26 clients two each .*; at most 25 clients are possible"):
+        owners(name, balanced(2, 26, 51))
+
+
+@pytest.mark.parametrize("drawn", [np.zeros(9, np.int64), np.arange(10) % 2, np.arange(10) % 4, np.arange(10) % 3 - 1])
+def test_a_users_own_partition_must_give_every_sample_away_and_every_client_some(drawn: Ints, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARTITIONS._things, "mine", Partition(NaturalParams, lambda labels, params, rng: drawn))
+    with pytest.raises(FedmapError, match="partition mine must give each of the 10 samples to one of the clients 0 to 2"):
+        owners("mine", balanced(2, 3, 10))
+
+
+def test_each_partition_has_one_line_that_says_what_it_is() -> None:
+    assert all(partition.line.endswith(".") for _, partition in PARTITIONS.items())

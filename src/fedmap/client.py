@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from fedmap.data.augment import augment
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
 from fedmap.losses import Loss
 from fedmap.random import generator
-from fedmap.vector import Bench, Model
+from fedmap.vector import SGD, Bench, Model
 
 MIN_STEPS = 5  # of local training, however small the client
 EVALUATION_BATCH = 250
@@ -49,6 +51,7 @@ class Client:
         self._losses = torch.zeros(())
         self._losses_counted = 0
         self._federation = federation
+        self._seed = seed
         self._rng = generator(seed, "batches", round, number)
         self._stream = self._endless_batches()
 
@@ -69,6 +72,11 @@ class Client:
         return self.training.fraction * self.training.rounds
 
     @cached_property
+    def rng(self) -> np.random.Generator:
+        """For a method's own random choices in this round."""
+        return generator(self._seed, "method", self.round, self.number)
+
+    @cached_property
     def train_data(self) -> tuple[Tensor, Tensor]:
         return self._samples(self._federation.train[self.number])
 
@@ -81,10 +89,12 @@ class Client:
         return dataset.normalise(dataset.train_x[index]), dataset.train_y[index]
 
     def _endless_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        dataset, size = self._federation.dataset, self.training.batch
         x, y = self.train_data
         while True:  # a new order each epoch; the last, short batch is kept
             order = torch.from_numpy(self._rng.permutation(len(y)))
-            yield from zip(torch.split(x[order], self.training.batch), torch.split(y[order], self.training.batch), strict=True)
+            for samples, labels in zip(torch.split(x[order], size), torch.split(y[order], size), strict=True):
+                yield (augment(samples, self._rng, dataset.black) if dataset.augment else samples), labels
 
     def batches(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The next batches of this round's one stream: a second stage goes on where the first one stopped."""
@@ -109,16 +119,19 @@ class Client:
         weight_decay: float | None = None,
         correct: Callable[[Model], None] | None = None,
         also: Sequence[nn.Parameter] = (),
+        part: slice = slice(None),
     ) -> None:
         """SGD with a fresh momentum for this many steps. `correct` may change `model.grads` before each step; `also` names
-        parameters beside the model's that the loss depends on and that are trained with it."""
+        parameters beside the model's that the loss depends on and that are trained with it; `part` is the only part of the
+        model's weights that moves, e.g. `model.classifier_part`."""
         settings = self.training
-        optimiser = torch.optim.SGD(
-            [model.weights, *also],
+        moving = nn.Parameter(model.weights.detach()[part])
+        moving.grad = model.grads[part]
+        optimiser = SGD(
+            [moving, *also],
             lr=self.lr * lr_factor,
             momentum=settings.momentum if momentum is None else momentum,
             weight_decay=settings.weight_decay if weight_decay is None else weight_decay,
-            fused=True,
         )
         model.net.train()
         for x, y in self.batches(steps):

@@ -52,10 +52,23 @@ def mmd(h: Tensor, other: Tensor) -> Tensor:
     """Eq. 12: squared maximum mean discrepancy of two feature batches under five Gaussian kernels.
 
     Bandwidths are 1/4, 1/2, 1, 2, 4 times the mean squared distance, which is held constant (as in DAN)."""
+    if len(h) == 1:  # the bandwidth would follow the only distance there is: the same discrepancy, however near the two are
+        return 0 * h.sum()
     both = torch.cat([h, other])
+    both = both - both.detach().mean(0)  # distances stay the same; their rounding shrinks from the size of h to its spread
     norms = both.square().sum(1)
     squared = (norms[:, None] + norms - 2 * both @ both.T).clamp_min(0)
     bandwidth = squared.detach().sum() / (len(both) ** 2 - len(both)) + 1e-8
     kernel = torch.stack([torch.exp(-squared / (bandwidth * factor)) for factor in (0.25, 0.5, 1, 2, 4)]).sum(0)
     n = len(h)
     return kernel[:n, :n].mean() + kernel[n:, n:].mean() - kernel[:n, n:].mean() - kernel[n:, :n].mean()
+
+
+def contrast(h: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
+    """MOON's -log(e^(s_near / tau) / (e^(s_near / tau) + e^(s_far / tau))), mean over the batch; s is the cosine similarity to h."""
+    return F.softplus((F.cosine_similarity(h, far) - F.cosine_similarity(h, near)) / temperature).mean()
+
+
+def balanced_shift(counts: Tensor, gamma: float) -> Tensor:
+    """What the balanced softmax adds to the logits while training: gamma log n_c, and -inf for a class without samples."""
+    return torch.where(counts > 0, gamma * counts.clamp_min(1).log(), -torch.inf)

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
@@ -38,6 +39,22 @@ class Registry(Generic[T]):
             return thing
 
         return register
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """What is registered inside is forgotten afterwards."""
+        before = self._things.copy()
+        try:
+            yield
+        finally:
+            self._things = before
+
+    @contextmanager
+    def lent(self, name: str, thing: T) -> Iterator[None]:
+        """Inside, the name means this thing."""
+        with self.restored():
+            self._things[name] = thing
+            yield
 
     def _load_entry_points(self) -> None:
         if not self._entry_points_loaded:

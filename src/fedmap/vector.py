@@ -1,10 +1,11 @@
 """A model as one flat vector: sending, averaging, pulling and inheriting are then single vector operations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 from fedmap.nets import Net
 
@@ -67,6 +68,22 @@ class Model:
     def classify(self, h: Tensor) -> Tensor:
         logits: Tensor = self.net.classifier(h)
         return logits
+
+
+class SGD:
+    """SGD with momentum and weight decay, one fused pass over each vector.
+
+    The functional form of torch: its optimiser classes import torch's compiler on first use, seconds in every worker."""
+
+    def __init__(self, vectors: Sequence[nn.Parameter], lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
+        self._vectors = vectors
+        self._momenta: list[Tensor | None] = [None] * len(vectors)
+        self._rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+
+    def step(self) -> None:
+        """Move every vector against its gradient."""
+        vectors, grads = [v.detach() for v in self._vectors], [v.grad for v in self._vectors]
+        sgd(vectors, grads, self._momenta, fused=True, dampening=0.0, nesterov=False, maximize=False, **self._rates)  # type: ignore[arg-type]
 
 
 class Bench:

@@ -61,10 +61,11 @@ class Method:
     Params: ClassVar[type[MethodParams]] = MethodParams
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of parameter values: -p preset=NAME
     groups: ClassVar[list[dict[str, Any]]] = []  # the three parameter groups that the paper tries
+    sends: ClassVar[dict[str, str]] = {}  # entries of `up` that hold something private, each with what and why
     public_samples: ClassVar[int] = 0  # of the global test set, without labels, for the server half; reported apart
 
     def __init__(self, **given: Any) -> None:
-        self.params: Any = checked(self.Params, self._with_preset(given), f"method {self.name()}")
+        self.params: Any = checked(self.Params, self._with_preset(given), f"method {self.name()}", ("preset",) if self.presets else ())
 
     @classmethod
     def name(cls) -> str:

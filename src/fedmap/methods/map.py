@@ -39,8 +39,7 @@ class MAP(Method):
         model = client.model(tensor(down, "model"))
         client.train(model, restricted(client, self.params), first)
         uploaded = model.vector.clone()
-        client.train(model, supervised(client, state, self.params), second, lr_factor=self.params.stage_two_lr)
-        state = inherit(client, state, model, self.params)
+        state = self.personalise(client, model, second, state)
         return Local(up={"model": uploaded}, state=state, personal={"model": state["hpm"]})
 
     def stages(self, steps: int) -> tuple[int, int]:
@@ -48,6 +47,11 @@ class MAP(Method):
         one, two = self.params.stage_one, self.params.stage_two
         first = int(one * steps + 1e-9)
         return first, max(int((one + two) * steps + 1e-9) - first, MIN_STEPS) if two else 0
+
+    def personalise(self, client: Client, model: Model, steps: int, state: Values) -> Values:
+        """Stage two from the model that stage one left, and the HPM that inherits its result."""
+        client.train(model, supervised(client, state, self.params), steps, lr_factor=self.params.stage_two_lr)
+        return inherit(client, state, model, self.params)
 
     def kept_personal(self, state: Values) -> Values | None:
         return kept_hpm(state)

@@ -1,0 +1,41 @@
+"""Control variates: what a client's gradient and everybody's mean gradient were lately, so that local steps go the way of
+all. Shared by Scaffold, ScaRS and ScaMAP. They cover the weights; statistics of batch norm have no gradient to correct."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedmap.client import Client
+from fedmap.losses import Loss
+from fedmap.methods.base import Upload, Values, tensor
+from fedmap.vector import Model
+
+
+def no_control(model: Model) -> Values:
+    """The variate of a client, or of the server, before the first round."""
+    return {"control": torch.zeros(model.weight_count)}
+
+
+def train_controlled(client: Client, model: Model, loss: Loss, steps: int, down: Values, state: Values) -> Tensor:
+    """Plain SGD on gradient + c - c_k; gives the change of c_k by option II: (w_t - w_k) / (steps lr) - c.
+
+    Momentum and weight decay would make w_t - w_k something other than the sum of the corrected gradients."""
+    start, everybodys = model.weights.detach().clone(), tensor(down, "control")
+    shift = everybodys - tensor(state, "control")
+
+    def correct(model: Model) -> None:
+        model.grads.add_(shift)
+
+    client.train(model, loss, steps, momentum=0, weight_decay=0, correct=correct)
+    if steps == 0:  # nothing was learned of the client's gradient
+        return torch.zeros_like(shift)
+    return (start - model.weights.detach()) / (steps * client.lr) - everybodys
+
+
+def moved_control(control: Tensor, uploads: Sequence[Upload], clients: int) -> Tensor:
+    """c + the sum of the changes / K: it stays the mean of all clients' variates, those that did not take part included."""
+    moved = control.clone()
+    for upload in uploads:
+        moved.add_(tensor(upload.up, "control"), alpha=1 / clients)
+    return moved

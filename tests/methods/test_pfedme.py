@@ -1,0 +1,75 @@
+"""pFedMe: personal models near a reference, which is averaged."""
+
+import pytest
+import torch
+
+from fedmap.errors import FedmapError
+from fedmap.methods import FedAvg, PFedMe
+
+
+@pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
+def test_one_inner_step_without_pull_and_a_reference_that_follows_wholly_is_fedavg_with_plain_sgd(world, net):
+    limit = world.play(PFedMe(weight=0, alpha=1, inner_steps=1), rounds=3, net=net)
+    assert world.same(limit, world.play(FedAvg(), rounds=3, net=net, momentum=0))
+    assert torch.equal(limit[2].personal[0]["model"], limit[2].up[0]["model"])
+
+
+def test_a_reference_that_does_not_follow_leaves_the_global_model_where_it_is(world):
+    initial = world.initial().vector
+    (only,) = world.play(PFedMe(alpha=0), 1)
+    assert torch.equal(only.up[0]["model"], initial)
+    assert torch.allclose(only.server["model"], initial)
+    assert not torch.equal(only.personal[0]["model"], initial)
+
+
+def test_a_server_that_does_not_go_stays(world):
+    (only,) = world.play(PFedMe(beta=0), 1)
+    assert torch.equal(only.server["model"], world.initial().vector)
+
+
+def test_two_rounds_agree_with_the_formula(world):
+    method = PFedMe(weight=0.5, alpha=0.3, inner_steps=3, beta=1.5)
+    history = world.play(method)
+    w = world.initial().vector
+    for round in (1, 2):
+        references = []
+        for k in range(3):
+            theta = reference = w
+            for batch in world.batches(k, round):
+
+                def envelope(theta, x, y, reference=reference):
+                    return world.cross_entropy(theta, x, y) + 0.5 / 2 * (theta - reference).square().sum()
+
+                theta = world.sgd(theta, [batch] * 3, envelope, momentum=0)
+                reference = reference - 0.3 * (reference - theta)
+            assert torch.allclose(history[round - 1].personal[k]["model"], theta, atol=1e-6)
+            assert torch.allclose(history[round - 1].up[k]["model"], reference, atol=1e-6)
+            references.append(reference)
+        w = (1 - 1.5) * w + 1.5 * torch.stack(references).mean(0)
+        assert torch.allclose(history[round - 1].server["model"], w, atol=1e-6)
+
+
+def test_the_momentum_of_local_training_plays_no_part(world):
+    assert world.same(world.play(PFedMe()), world.play(PFedMe(), momentum=0))
+
+
+def test_statistics_of_batch_norm_are_averaged_also_when_the_server_goes_beyond_the_mean(world):
+    net = "tiny-bn"
+    (only,) = world.play(PFedMe(beta=3), 1, net=net)
+    count = world.initial(net).weight_count
+    expected = torch.stack([only.up[k]["model"] for k in range(3)]).mean(0)
+    assert torch.allclose(only.server["model"][count:], expected[count:])
+    assert not torch.allclose(only.server["model"][:count], expected[:count])
+    assert torch.equal(only.up[0]["model"][count:], only.personal[0]["model"][count:])
+
+
+def test_only_the_reference_moves(world):
+    (only,) = world.play(PFedMe(), 1)
+    assert only.up[0].keys() == PFedMe().download(only.server).keys() == {"model"}
+    assert not torch.equal(only.up[0]["model"], only.personal[0]["model"])
+
+
+@pytest.mark.parametrize("wrong", [{"weight": -1}, {"alpha": 1.5}, {"inner_steps": 0}, {"beta": -0.5}])
+def test_parameters_out_of_range_are_refused(wrong):
+    with pytest.raises(FedmapError, match=f"method pfedme: {next(iter(wrong))} is"):
+        PFedMe(**wrong)

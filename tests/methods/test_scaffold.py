@@ -1,0 +1,80 @@
+import pytest
+import torch
+
+from fedmap import FedmapError, run
+from fedmap.methods import FedAvg, Scaffold
+
+
+@pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
+def test_the_first_round_is_plain_sgd_to_the_bit(world, net):
+    plain = world.play(FedAvg(), 1, net=net, momentum=0, weight_decay=0)
+    assert world.same(world.play(Scaffold(), 1, net=net), plain)
+    assert not world.same(world.play(Scaffold(), 2, net=net)[1:], world.play(FedAvg(), 2, net=net, momentum=0, weight_decay=0)[1:])
+
+
+def test_the_servers_variate_is_the_mean_of_all_clients(world):
+    for played in world.play(Scaffold(server_lr=0.7), 4, selected=[[0, 1], [2], [0, 2], [0, 1, 2]]):
+        total = sum(played.states[k]["control"] for k in range(3))
+        torch.testing.assert_close(played.server["control"], total / 3)
+        assert total.abs().max() > 0.01
+
+
+def test_a_clients_variate_is_the_mean_gradient_along_its_way(world):
+    """Option II by what it means: the corrections cancel, whatever c and c_k were."""
+    down = world.play(Scaffold(), 1)[0].server
+    state = {"control": torch.randn(88, generator=torch.Generator().manual_seed(0)) / 10}
+    kept = Scaffold().local_round(world.client(1, 2), down, state).state["control"]
+    w, gradients = down["model"], []
+    for x, y in world.batches(1, 2):
+        at = w.clone().requires_grad_()
+        gradients += torch.autograd.grad(world.cross_entropy(at, x, y), at)
+        w = w - 0.1 * (gradients[-1] + down["control"] - state["control"])
+    torch.testing.assert_close(kept, sum(gradients) / len(gradients), atol=1e-5, rtol=1e-4)
+
+
+def test_three_rounds_agree_with_algorithm_1_of_the_paper(world):
+    selected, eta_g, lr = [[0, 1, 2], [0, 2], [1, 2]], 0.75, 0.1
+    x, c, c_k = world.initial().vector, torch.zeros(88), dict.fromkeys(range(3), torch.zeros(88))
+    for round, played in enumerate(world.play(Scaffold(server_lr=eta_g), 3, selected=selected), 1):
+        moves, changes = [], []
+        for k in selected[round - 1]:
+            batches = world.batches(k, round)
+
+            def loss(w, data, y, shift=c - c_k[k]):
+                return world.cross_entropy(w, data, y) + shift @ w
+
+            y = world.sgd(x, batches, loss, momentum=0, decay=0)
+            new = c_k[k] - c + (x - y) / (len(batches) * lr)
+            moves.append(y - x)
+            changes.append(new - c_k[k])
+            c_k[k] = new
+        x = x + eta_g * sum(moves) / len(moves)
+        c = c + len(moves) / 3 * sum(changes) / len(changes)
+        torch.testing.assert_close(played.server["model"], x, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(played.server["control"], c, atol=1e-5, rtol=1e-4)
+
+
+def test_the_variate_divides_by_the_learning_rate_that_was_used_while_warming_up(world):
+    """In round 1 of 4 the rate is a quarter; a mean gradient does not depend on it by more than the way differs."""
+    warm, whole = (world.play(Scaffold(), 1, lr=lr, **more)[0] for lr, more in ((0.04, {"warmup_rounds": 4}), (0.01, {})))
+    assert torch.equal(warm.states[0]["control"], whole.states[0]["control"])
+
+
+def test_statistics_of_batch_norm_follow_the_servers_step_and_have_no_variate(world):
+    start = world.initial("tiny-bn")
+    played = world.play(Scaffold(server_lr=0.5), 1, net="tiny-bn")[0]
+    means = sum(played.up[k]["model"][start.weight_count :] for k in range(3)) / 3
+    torch.testing.assert_close(played.server["model"][start.weight_count :], (start.buffers + means) / 2)
+    assert len(played.server["control"]) == start.weight_count
+
+
+def test_a_variate_travels_beside_the_model_each_way(world):
+    record = run("scaffold", world.federation, net="tiny-bn", rounds=1, fraction=1, epochs=1, seed=3).rounds[0]
+    weights, statistics = 88 + 16, 16
+    assert record["bytes_down"] == record["bytes_up"] == 3 * 4 * (2 * weights + statistics)
+
+
+@pytest.mark.parametrize("wrong", [0, 1.5])
+def test_a_server_rate_out_of_range_is_refused(wrong):
+    with pytest.raises(FedmapError, match="server_lr"):
+        Scaffold(server_lr=wrong)

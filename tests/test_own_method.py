@@ -1,0 +1,121 @@
+"""A method in the user's own file: the page's example runs as it stands, and every way to name a wrong file gets its sentence."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import fedmap
+from fedmap.data import synthetic
+from fedmap.errors import FedmapError
+from fedmap.methods import METHODS, FedAvg, find_method, full_name
+from fedmap.simulate import Result, settings
+
+PAGE = Path(__file__).parent.parent / "docs/own-method.md"
+SMALL = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """The page's example as a file."""
+    file = tmp_path / "mine.py"
+    file.write_text(re.search(r"```python\n(import.*?)```", PAGE.read_text(), re.DOTALL).group(1))  # type: ignore[union-attr]
+    return file
+
+
+@pytest.fixture
+def federation():
+    return fedmap.partition(synthetic(classes=4, train=60, test=20, shape=(6,)), 3)
+
+
+def test_the_example_of_the_page_holds_the_battery(mine):
+    fedmap.check_method(f"{mine}:Mine")
+
+
+def test_the_example_of_the_page_is_about_25_lines(mine):
+    assert 20 <= sum(1 for line in mine.read_text().splitlines() if line.strip()) <= 26
+
+
+def test_the_example_of_the_page_does_what_it_says(mine, federation):
+    result = fedmap.run(f"{mine}:Mine", federation, **SMALL, params={"smoothing": 0.2})
+    assert result.settings.params == {"smoothing": 0.2}
+    one = fedmap.run(f"{mine}:Mine", federation, **SMALL | {"rounds": 1}, params={"smoothing": 0.0})
+    plain = fedmap.run("fedavg", federation, **SMALL | {"rounds": 1})
+    assert one.rounds[0]["personal_accuracy"] == plain.rounds[0]["personal_accuracy"]
+    assert one.rounds[0]["train_loss"] == plain.rounds[0]["train_loss"]
+
+
+def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(mine, federation, tmp_path, monkeypatch):
+    def stop(record):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fedmap.run("./mine.py:Mine", federation, out=tmp_path / "run", on_round=stop, **SMALL)
+    assert f'method = "{mine.resolve()}:Mine"' in (tmp_path / "run/run.toml").read_text()
+    monkeypatch.chdir("/")
+    done = fedmap.run(f"{mine}:Mine", federation, out=tmp_path / "run", resume=True, **SMALL)
+    whole = fedmap.run(f"{mine}:Mine", federation, **SMALL)
+    assert [r["train_loss"] for r in done.rounds] == [r["train_loss"] for r in whole.rounds]
+    assert Result.read(tmp_path / "run").personal_model(0)(federation.test_x).shape == (20, 4)
+
+
+def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine):
+    assert settings({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith("Mine-synthetic-")
+
+
+def test_a_file_is_run_again_only_when_it_has_changed(tmp_path):
+    file = tmp_path / "twice.py"
+    file.write_text("import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''One.'''\n")
+    first = find_method(f"{file}:Twice")
+    assert find_method(f"{file}:Twice") is first
+    file.write_text("import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''Another.'''\n")
+    assert find_method(f"{file}:Twice").line() == "Another."
+
+
+def test_two_files_may_have_classes_of_the_same_name(mine, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other/mine.py"
+    other.write_text(mine.read_text())
+    assert find_method(f"{mine}:Mine") is not find_method(f"{other}:Mine")
+    assert "mine" not in METHODS
+
+
+def test_a_name_without_a_file_is_a_registered_method():
+    assert find_method("fedavg") is FedAvg
+    assert full_name("fedavg") == "fedavg"
+    with pytest.raises(FedmapError, match="there is no method 'fedavgg'; did you mean 'fedavg'"):
+        find_method("fedavgg")
+
+
+WRONG = {
+    "no/such.py:Mine": "there is no file .*no/such.py",
+    "own.py:Mines": "own.py has no class 'Mines'; did you mean 'Mine'. there are: Mine",
+    "own.py": "own.py names a file but no class in it; give own.py:CLASS",
+    "own.py:": "own.py: names a file but no class in it; give own.py:CLASS",
+    "own.py:number": "number is not a subclass of fedmap.Method",
+    "own.py:Plain": "Plain is not a subclass of fedmap.Method",
+    "raises.py:Mine": "raises.py fails when it is imported: line 2: ZeroDivisionError: division by zero",
+    "syntax.py:Mine": "syntax.py fails when it is imported: .*SyntaxError",
+    "taken.py:FedAvg": "taken.py fails when it is imported: .*method 'fedavg' is registered already",
+    "empty.py:Mine": "empty.py has no class 'Mine'; it has no subclass of fedmap.Method",
+    "text.txt:Mine": "text.txt is not a Python file; its name must end in .py",
+}
+FILES = {
+    "own.py": "import fedmap\nfrom fedmap.methods import FedRS\nnumber = 3\nclass Plain: pass\nclass Mine(FedRS): pass\n",
+    "raises.py": "x = 0\ny = 1 / x\n",
+    "syntax.py": "def def\n",
+    "taken.py": "import fedmap\n@fedmap.register\nclass FedAvg(fedmap.Method): pass\n",
+    "empty.py": "",
+    "text.txt": "hello",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_file_that_gives_no_method_is_refused_with_one_sentence(name, tmp_path, monkeypatch):
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FedmapError, match=WRONG[name]) as refused:
+        find_method(name)
+    assert "\n" not in str(refused.value)

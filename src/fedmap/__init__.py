@@ -4,18 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedmap.check import check_method
     from fedmap.data import load
     from fedmap.errors import FedmapError
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
     from fedmap.simulate import Result, run
 
-__all__ = ["Federation", "FedmapError", "Method", "Result", "load", "partition", "register", "run"]
+__all__ = ["Federation", "FedmapError", "Method", "Result", "check_method", "load", "partition", "register", "run"]
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
     "FedmapError": "errors", "Federation": "federation", "Method": "methods", "Result": "simulate",
-    "load": "data", "partition": "federation", "register": "methods", "run": "simulate",
+    "check_method": "check", "load": "data", "partition": "federation", "register": "methods", "run": "simulate",
 }  # fmt: skip
 
 

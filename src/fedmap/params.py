@@ -1,6 +1,6 @@
 """Checking of parameters in one place, so that every wrong name or value gets the same kind of sentence."""
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -11,12 +11,14 @@ from fedmap.registry import nearest
 M = TypeVar("M", bound=BaseModel)
 
 
-def checked(model: type[M], values: dict[str, Any], whose: str) -> M:
-    """The validated parameters, or one sentence that names the parameter, its value and what is allowed."""
+def checked(model: type[M], values: dict[str, Any], whose: str, also: tuple[str, ...] = ()) -> M:
+    """The validated parameters, or one sentence that names the parameter, its value and what is allowed.
+
+    `also` are names that the caller has taken out already but that belong into a list of what there is."""
     known = set(model.model_fields)
     for name in values:
         if name not in known:
-            raise FedmapError(f"{whose} has no parameter {name!r}; " + (nearest(name, known) if known else "it has none"))
+            raise FedmapError(f"{whose} has no parameter {name!r}; " + (nearest(name, known | set(also)) if known else "it has none"))
     try:
         return model(**values)
     except ValidationError as wrong:
@@ -33,15 +35,7 @@ def allowed(field: FieldInfo) -> str:
     options = getattr(field.annotation, "__args__", None)
     if options and all(isinstance(o, str) for o in options):
         return " or ".join([", ".join(options[:-1]), options[-1]]) if len(options) > 1 else options[0]
-    words = {bool: "true or false", int: "whole number", float: "number", str: "text"}.get(field.annotation, "value")  # type: ignore[arg-type]
-    low = [
-        f"{'from' if hasattr(m, 'ge') else 'above'} {getattr(m, 'ge', None) if hasattr(m, 'ge') else m.gt:g}"
-        for m in field.metadata
-        if hasattr(m, "ge") or hasattr(m, "gt")
-    ]
-    high = [
-        f"{'to' if hasattr(m, 'le') else 'below'} {m.le if hasattr(m, 'le') else m.lt:g}"
-        for m in field.metadata
-        if hasattr(m, "le") or hasattr(m, "lt")
-    ]
-    return " ".join([words, *low, *high])
+    words = {bool: "true or false", int: "whole number", float: "number", str: "text"}.get(cast(type, field.annotation), "value")
+    bounds = {kind: getattr(limit, kind) for limit in field.metadata for kind in ("ge", "gt", "le", "lt") if hasattr(limit, kind)}
+    said = {"ge": "from {:g}", "gt": "above {:g}", "le": "up to {:g}", "lt": "below {:g}"}
+    return " ".join([words, *(said[kind].format(bound) for kind, bound in bounds.items())])

@@ -130,8 +130,6 @@ class Pool:
             process.join()
         for pipe in self._pipes:
             pipe.close()
-        for memory in [self._down, *self._outboxes]:
-            memory.close()
 
 
 def _work(workshop: Workshop, pipe: Connection, parents: list[Connection], down_memory: Memory, outbox: Memory) -> None:

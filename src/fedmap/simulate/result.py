@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmap.errors import FedmapError
-from fedmap.methods import METHODS, Predictor, Values, tensor
+from fedmap.methods import Predictor, Values, find_method, tensor
 from fedmap.nets import build
 from fedmap.simulate.folder import RunFolder, load_values, save_values
 from fedmap.simulate.settings import Settings, read_toml, settings
@@ -52,7 +52,7 @@ class Result:
 
     def personal_model(self, client: int) -> Predictor:
         """A client's own model: samples (as `dataset.normalise` gives them) to logits."""
-        count = self.settings.clients
+        count = len(self.final["personal_accuracy_per_client"])
         if not 0 <= client < count:
             raise FedmapError(f"there is no client {client}; clients are 0 to {count - 1}")
         return self._personal_model(client)
@@ -67,10 +67,10 @@ class Result:
             raise FedmapError(f"the run in {path} is not finished; go on with: fedmap resume {path}")
         made = settings(read_toml(folder.path / "run.toml"))
         about = tomllib.loads((folder.path / "run.toml").read_text())["federation"]
-        method = METHODS[made.method](**made.params)
+        method = find_method(made.method)(**made.params)
 
         def bench() -> Bench:
-            return Bench(partial(build, made.net, tuple(about["shape"]), len(about["classes"]), made.seed))
+            return Bench(partial(build, made.net or "", tuple(about["shape"]), len(about["classes"]), made.seed))
 
         def global_model() -> nn.Module | None:
             file = folder.path / "global.safetensors"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.methods import METHODS, Method, Server, Upload, Values, tensor
+from fedmap.methods import Method, Server, Upload, Values, find_method, tensor
 from fedmap.nets import build
 from fedmap.random import generator
 from fedmap.simulate.engine import Engine, InProcess, Pool
@@ -41,11 +41,11 @@ def run(
     on_round: OnRound | None = None,
     **given: Any,
 ) -> Result:
-    """Train with a method (a name of `fedmap methods`) on a federation.
+    """Train with a method (a name of `fedmap methods`, or `file.py:Class`) on a federation.
 
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr, seed, workers, params and so on.
     With `out` the run is kept in that folder and can be resumed; without it nothing is written."""
-    made = settings({"data": federation.dataset.name} | federation.made_by | given | {"clients": len(federation), "method": method})
+    made = settings({"data": federation.dataset.name} | federation.made_by | given | {"method": method})
     return Run(made, federation, Path(out) if out is not None else None).go(resume, on_round or (lambda record: None))
 
 
@@ -53,11 +53,12 @@ class Run:
     """One method on one federation with one seed."""
 
     def __init__(self, settings: Settings, federation: Federation, out: Path | None = None) -> None:
-        self.settings = settings
+        self.settings = settings.resolved(federation)
         self.federation = federation
-        self.method: Method = METHODS[settings.method](**settings.params)
-        self.bench = Bench(partial(build, settings.net, federation.dataset.shape, federation.classes, settings.seed))
-        self.initial = Model(build(settings.net, federation.dataset.shape, federation.classes, settings.seed))
+        self.method: Method = find_method(settings.method)(**settings.params)
+        self.build = partial(build, self.settings.net or "", federation.dataset.shape, federation.classes, settings.seed)
+        self.bench = Bench(self.build)
+        self.initial = Model(self.build())
         self.folder = RunFolder(out) if out is not None else None
         drawn = generator(settings.seed, "public").permutation(len(federation.test_y))[: self.method.public_samples]
         self.public = torch.from_numpy(drawn).sort().values  # samples of the global test set that the server half may see
@@ -169,10 +170,11 @@ class Run:
         """On the whole global test set and, where the server half saw some of it, on the rest."""
         if correct is None:
             return {"global_accuracy": None}
-        accuracy = {"global_accuracy": int(correct.sum()) / len(correct)}
+        accuracy: Record = {"global_accuracy": int(correct.sum()) / len(correct)}
         if len(self.public):
             unseen = torch.ones(len(correct), dtype=torch.bool).index_fill(0, self.public, False)
-            accuracy["global_accuracy_unseen"] = int(correct[unseen].sum()) / int(unseen.sum())
+            rest = int(unseen.sum())
+            accuracy["global_accuracy_unseen"] = int(correct[unseen].sum()) / rest if rest else None
         return accuracy
 
     def _finish(self, engine: Engine, records: list[Record], state: Values) -> Record:
@@ -201,18 +203,15 @@ class Run:
         """The result in memory: models are made when they are asked for."""
         model = self.method.global_model(state)
 
-        def fresh_bench() -> Bench:
-            return Bench(partial(build, self.settings.net, self.federation.dataset.shape, self.federation.classes, self.settings.seed))
-
         def personal_model(client: int) -> Any:
             with one_thread():
                 workshop = Workshop(self.federation, self.method, self.settings, self.settings.seed, self.bench, store)
                 personal = workshop.do("personal", self.settings.rounds + 1, client, self.method.download(state)).result
-            return self.method.predictor(fresh_bench(), personal)
+            return self.method.predictor(Bench(self.build), personal)
 
         return Result(
             self.settings, records, final, None,
-            lambda: None if model is None else method_net(fresh_bench(), {"model": model}),
+            lambda: None if model is None else method_net(Bench(self.build), {"model": model}),
             personal_model,
         )  # fmt: skip
 

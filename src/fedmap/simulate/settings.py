@@ -2,17 +2,19 @@
 
 import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
+from fedmap import kernels
 from fedmap.client import Training
 from fedmap.data import DATASETS, Defaults, load
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
-from fedmap.methods import METHODS
+from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
 MANNER = {"workers", "data_dir"}  # how a run is carried out; these change no number
@@ -21,40 +23,52 @@ MANNER = {"workers", "data_dir"}  # how a run is carried out; these change no nu
 class Settings(Training):
     """One method on one federation with one seed."""
 
-    method: str = Field("map", description="one of `fedmap methods`")
+    method: str = Field("map", description="one of `fedmap methods`, or a class of your own: FILE.py:CLASS")
     params: dict[str, Any] = Field({}, description="the method's parameters")
     data: str = Field("fashion-mini", description="one of `fedmap datasets`")
     data_dir: str | None = Field(None, description="folder of the datasets' files")
-    net: str = Field("lenet", description="one of `fedmap nets`")
-    partition: str = Field("incomplete", description="one of `fedmap partitions`")
+    net: str | None = Field(None, description="one of `fedmap nets`; the paper's for the dataset if not given")
+    partition: str | None = Field(
+        None, description="one of `fedmap partitions`; natural where the data says who owns what, else incomplete"
+    )
     partition_params: dict[str, Any] = Field({}, description="the partition's parameters")
-    clients: int = Field(100, ge=1, description="clients in the federation")
+    clients: int | None = Field(None, ge=1, description="clients in the federation")
     server_weights: Literal["uniform", "samples"] = Field("uniform", description="how the server weighs uploads")
-    seed: int = Field(0, ge=0, description="seed of partition, initial weights, selection and batches")
+    seed: int = Field(0, ge=0, description="seed of initial weights, selection and batches")
+    partition_seed: int | None = Field(None, ge=0, description="seed of the partition; the same as `seed` if not given")
+    kernels: Literal["auto", "native", "torch"] = Field("auto", description="small convolutions by native code or by PyTorch")
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
     @property
     def name(self) -> str:
         """A folder name from the settings: readable, and different for every different run."""
         what = json.dumps(self.model_dump(exclude=MANNER), sort_keys=True)
-        return f"{self.method}-{self.data}-{self.net}-seed{self.seed}-{hashlib.sha256(what.encode()).hexdigest()[:8]}".replace(
-            "/", "_"
-        ).replace(":", "_")
+        method = self.method.rpartition(":")[2]  # of a class in a file, the class alone
+        digest = hashlib.sha256(what.encode()).hexdigest()[:8]
+        return re.sub(r"[^\w.-]", "_", f"{method}-{self.data}-{self.net}-seed{self.seed}-{digest}")
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
         dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
-        return partition(dataset, self.clients, seed=self.seed, kind=self.partition, **self.partition_params)
+        return partition(dataset, self.clients, seed=self.partition_seed or 0, kind=self.partition, **self.partition_params)
+
+    def resolved(self, federation: Federation) -> "Settings":
+        """With what only the data and the machine can say: who the clients are, which net fits where none was chosen, and
+        whether there are native kernels. From here on these kernels are in force in this process."""
+        known: dict[str, Any] = {name: value for name, value in federation.made_by.items() if name != "data"}
+        known |= {"clients": len(federation), "net": self.net or federation.dataset.defaults.net, "kernels": kernels.use(self.kernels)}
+        return self.model_copy(update=known)
 
 
 def settings(given: dict[str, Any]) -> Settings:
     """Checked settings; what is not given is the paper's value for the dataset, and the method's own default."""
     data = given.get("data", Settings.model_fields["data"].default)
-    defaults = DATASETS[data].defaults if data in DATASETS else Defaults()
-    values = vars(defaults) | {name: value for name, value in given.items() if value is not None}
-    made = checked(Settings, values, "the run")
-    method = METHODS[made.method](**made.params)
-    return made.model_copy(update={"params": method.params.model_dump()})
+    defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
+    rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
+    made = checked(Settings, rates | {name: value for name, value in given.items() if value is not None}, "the run")
+    method = find_method(made.method)(**made.params)
+    seed = made.seed if made.partition_seed is None else made.partition_seed
+    return made.model_copy(update={"method": full_name(made.method), "params": method.params.model_dump(), "partition_seed": seed})
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import mmap
 import os
 import tempfile
+import weakref
 from math import prod
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ class Memory:
         else:
             with tempfile.TemporaryFile() as file:
                 self.fd = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self.fd)
         self._map: mmap.mmap | None = None
 
     def room(self, size: int) -> mmap.mmap:
@@ -87,7 +89,3 @@ class Memory:
                 os.ftruncate(self.fd, size)
             self._map = mmap.mmap(self.fd, size)
         return self._map
-
-    def close(self) -> None:
-        self._map = None
-        os.close(self.fd)

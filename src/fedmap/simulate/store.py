@@ -4,6 +4,7 @@ not in use, so the state of the last whole round is never overwritten and the fi
 import mmap
 import os
 import struct
+import weakref
 import zlib
 from pathlib import Path
 
@@ -24,6 +25,8 @@ class StateStore:
         self._slot = ALIGNMENT + self._layout.nbytes
         self._memory = Memory() if path is None else None
         self._fd = self._memory.fd if self._memory else os.open(path, os.O_RDWR | os.O_CREAT)  # type: ignore[arg-type]
+        if path is not None:
+            weakref.finalize(self, os.close, self._fd)
         size = max(2 * clients * self._slot, 1)
         os.ftruncate(self._fd, size)  # sparse: what is never written takes no room
         self._map = mmap.mmap(self._fd, size)
@@ -84,9 +87,6 @@ class StateStore:
         """Bring what was written to the disk."""
         if self._memory is None:
             os.fdatasync(self._fd)
-
-    def close(self) -> None:
-        os.close(self._fd)
 
 
 def _write_all(fd: int, data: bytes | bytearray, offset: int) -> None:

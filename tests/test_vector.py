@@ -1,0 +1,60 @@
+import torch
+
+from fedmap.nets import build
+from fedmap.vector import Bench, Model
+
+
+def a_model(net: str = "tiny-bn", seed: int = 0) -> Model:
+    return Model(build(net, (1, 8, 8), 4, seed))
+
+
+def test_changing_the_vector_changes_the_net() -> None:
+    model, x = a_model(), torch.ones(2, 1, 8, 8)
+    before = model(x)
+    model.vector[model.classifier_part] *= 2
+    assert torch.equal(model(x), 2 * before)
+
+
+def test_gradients_of_all_parameters_land_in_one_vector() -> None:
+    model, x = a_model(), torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    net = build("tiny-bn", (1, 8, 8), 4, 0).eval()
+    model(x).square().sum().backward()
+    net(x).square().sum().backward()
+    by_name = model.named(model.grads)
+    for name, parameter in net.named_parameters():
+        assert torch.equal(by_name[name], parameter.grad), name
+    assert model.grads.abs().sum() > 0
+
+
+def test_buffers_come_after_the_weights_and_the_classifier_is_the_last_of_these() -> None:
+    model = a_model()
+    assert len(model.vector) == len(model.weights) + len(model.buffers)
+    assert len(model.buffers) == 8  # mean and variance of four channels
+    assert torch.equal(model.vector[model.classifier_part], model.net.classifier.weight.flatten())
+    assert model.features_part.stop == model.classifier_part.start
+
+
+def test_names_lead_back_to_the_state_dict() -> None:
+    model = a_model()
+    state = model.net.state_dict()
+    assert set(model.named(model.vector)) == {name for name in state if not name.endswith("num_batches_tracked")}
+    for name, view in model.named(model.vector).items():
+        assert torch.equal(view, state[name])
+
+
+def test_training_mode_moves_the_statistics_in_the_vector() -> None:
+    model = a_model()
+    before = model.buffers.clone()
+    model.net.train()
+    model(torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
+    assert not torch.equal(model.buffers, before)
+
+
+def test_a_bench_hands_out_different_models_until_it_is_cleared() -> None:
+    bench = Bench(lambda: build("tiny", (6,), 4, 0))
+    zeros = torch.zeros(len(Model(build("tiny", (6,), 4, 0)).vector))
+    first, second = bench.model(zeros), bench.model(zeros + 1)
+    assert first is not second
+    assert first.vector.sum() == 0
+    bench.clear()
+    assert bench.model(zeros) is first

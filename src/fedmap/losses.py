@@ -32,7 +32,7 @@ def class_scale(counts: Tensor, observed: Tensor, alpha: float, mode: Restricted
 
     binary: 1 for observed classes, alpha for missing ones (paper, Sect. 4.1.3).
     soft:   alpha + (1 - alpha) n_c / max n, which fits skewed but complete classes too.
-    share:  n_c / sum n, the paper's form for complete classes (Sect. 5.5); alpha plays no part."""
+    share:  n_c / sum n, the paper's form for complete classes (Sect. 5.4); alpha plays no part."""
     n = counts.float()
     if mode == "binary":
         return torch.where(observed, 1.0, alpha)

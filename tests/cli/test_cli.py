@@ -6,20 +6,46 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from fedmap.cli.main import main
+from fedmap.data import DATASETS
+from fedmap.methods import METHODS
+from fedmap.partitions import PARTITIONS
+
 COMMAND = [sys.executable, "-c", "from fedmap.cli.main import main; main()"]
-SMALL = ["--data", "synthetic", "--net", "mlp", "--clients", "4", "--rounds", "2", "--workers", "1"]
+SMALL = ["--data", "synthetic", "--net", "mlp", "--clients", "4", "--rounds", "2", "--epochs", "0.5", "--workers", "1"]
 
 
-def fedmap(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def test_run_shows_progress_on_standard_error_and_the_table_on_standard_output(tmp_path: Path) -> None:
-    done = fedmap("run", "--method", "map", *SMALL, "--out", "here", "-p", "alpha=0.5", cwd=tmp_path)
+@pytest.fixture
+def fedmap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command as the shell calls it, in a folder of its own, without starting Python anew each time."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["fedmap", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Done(int(end.value.code or 0), *capsys.readouterr())
+
+    return call
+
+
+Fedmap = Callable[..., Done]
+
+
+def test_run_shows_progress_on_standard_error_and_the_table_on_standard_output(fedmap: Fedmap, tmp_path: Path) -> None:
+    done = fedmap("run", "--method", "map", *SMALL, "--out", "here", "-p", "alpha=0.5")
     assert done.returncode == 0
     assert "map  round 2/2  global" in done.stderr
     assert "| map |" in done.stdout
@@ -27,9 +53,9 @@ def test_run_shows_progress_on_standard_error_and_the_table_on_standard_output(t
     assert "alpha = 0.5" in (tmp_path / "here/run.toml").read_text()
 
 
-def test_a_run_is_repeated_from_its_own_toml_and_options_win(tmp_path: Path) -> None:
-    assert fedmap("run", "--method", "fedrs", *SMALL, "--out", "first", "-p", "alpha=0.3", "--quiet", cwd=tmp_path).returncode == 0
-    again = fedmap("run", "first/run.toml", "--rounds", "1", "--out", "second", "--json", cwd=tmp_path)
+def test_a_run_is_repeated_from_its_own_toml_and_options_win(fedmap: Fedmap, tmp_path: Path) -> None:
+    assert fedmap("run", "--method", "fedrs", *SMALL, "--out", "first", "-p", "alpha=0.3", "--quiet").returncode == 0
+    again = fedmap("run", "first/run.toml", "--rounds", "1", "--out", "second", "--json")
     assert again.returncode == 0
     assert again.stderr == ""
     (entry,) = json.loads(again.stdout)
@@ -38,21 +64,21 @@ def test_a_run_is_repeated_from_its_own_toml_and_options_win(tmp_path: Path) -> 
     assert first.replace("rounds = 2", "rounds = 1") == second
 
 
-def test_another_method_does_not_inherit_the_parameters_of_the_file(tmp_path: Path) -> None:
+def test_another_method_does_not_inherit_the_parameters_of_the_file(fedmap: Fedmap, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('method = "map"\ndata = "synthetic"\nnet = "mlp"\nclients = 4\nrounds = 1\n[params]\nalpha = 0.3\n')
-    done = fedmap("run", "mine.toml", "--method", "fedavg", "--out", "out", "--quiet", cwd=tmp_path)
+    done = fedmap("run", "mine.toml", "--method", "fedavg", "--out", "out", "--quiet")
     assert done.returncode == 0, done.stderr
 
 
-def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(tmp_path: Path) -> None:
+def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(fedmap: Fedmap, tmp_path: Path) -> None:
     command = ["compare", "--methods", "fedavg,map", "--seeds", "0,1", *SMALL, "--out", "out"]
-    first = fedmap(*command, cwd=tmp_path)
+    first = fedmap(*command)
     assert first.returncode == 0, first.stderr
     assert "| fedavg |" in first.stdout
     assert " ± " in first.stdout
     assert (tmp_path / "out/curves.png").stat().st_size > 10_000
     assert (tmp_path / "out/partition.png").stat().st_size > 5_000
-    second = fedmap(*command, cwd=tmp_path)
+    second = fedmap(*command)
     assert "round" not in second.stderr
     assert second.stdout == first.stdout
 
@@ -80,9 +106,9 @@ def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(tmp_path: Pat
         (["partition", "--data", "synthetic", "--plot", "picture.xyz"], "cannot write the picture picture.xyz"),
     ],
 )
-def test_nonsense_gets_one_sentence_and_exit_code_one(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+def test_nonsense_gets_one_sentence_and_exit_code_one(arguments: list[str], sentence: str, fedmap: Fedmap, tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("rounds = = 3")
-    done = fedmap(*arguments, cwd=tmp_path)
+    done = fedmap(*arguments)
     assert done.returncode == 1
     assert sentence in done.stderr
     assert done.stderr.startswith("fedmap: ")
@@ -107,11 +133,7 @@ def test_control_c_keeps_whole_rounds_and_says_how_to_go_on(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["methods", "nets", "datasets", "partitions"])
-def test_lists_name_everything_with_a_line_of_what_it_is(what: str) -> None:
-    from fedmap.data import DATASETS
-    from fedmap.methods import METHODS
-    from fedmap.partitions import PARTITIONS
-
+def test_lists_name_everything_with_a_line_of_what_it_is(what: str, fedmap: Fedmap) -> None:
     done = fedmap(what)
     assert done.returncode == 0, done.stderr
     known = {"methods": METHODS, "nets": ["mlp", "lenet"], "datasets": DATASETS, "partitions": PARTITIONS}[what]
@@ -119,7 +141,7 @@ def test_lists_name_everything_with_a_line_of_what_it_is(what: str) -> None:
         assert name in done.stdout
 
 
-def test_a_method_is_shown_with_its_parameters_presets_and_groups() -> None:
+def test_a_method_is_shown_with_its_parameters_presets_and_groups(fedmap: Fedmap) -> None:
     done = fedmap("methods", "map")
     for word in ("alpha", "0 up to 1", "preset=released", "the paper tries"):
         assert word in done.stdout
@@ -130,8 +152,8 @@ def test_help_does_not_wait_for_torch() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_partition_gives_its_statistics_as_json(tmp_path: Path) -> None:
-    done = fedmap("partition", "--clients", "30", "--json", "--plot", "who.png", cwd=tmp_path)
+def test_partition_gives_its_statistics_as_json(fedmap: Fedmap, tmp_path: Path) -> None:
+    done = fedmap("partition", "--clients", "30", "--json", "--plot", "who.png")
     found = json.loads(done.stdout)
     assert found["clients"] == 30
     assert found["observed_classes_per_client"]["least"] >= 2

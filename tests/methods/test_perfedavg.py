@@ -13,7 +13,7 @@ def gradient(world, w, x, y):
 
 
 def test_two_rounds_agree_with_the_formula(world):
-    history = world.play(PerFedAvg(beta=0.2))
+    history = world.play(PerFedAvg(beta=0.2, inner=0.5))
     w = world.initial().vector
     for round in (1, 2):
         uploads = []
@@ -21,12 +21,19 @@ def test_two_rounds_agree_with_the_formula(world):
             meta, steps = w, world.client(k, round).steps
             batches = world.batches(k, round, 2 * steps)
             for first, second in zip(batches[::2], batches[1::2], strict=True):
-                adapted = meta - 0.1 * gradient(world, meta, *first)  # the world's learning rate
+                adapted = meta - 0.5 * 0.1 * gradient(world, meta, *first)  # the world's learning rate is 0.1
                 meta = meta - 0.2 * gradient(world, adapted, *second)
             assert torch.allclose(history[round - 1].up[k]["model"], meta, atol=1e-6)
             uploads.append(meta)
         w = torch.stack(uploads).mean(0)
         assert torch.allclose(history[round - 1].server["model"], w, atol=1e-6)
+
+
+def test_without_a_trial_step_it_is_plain_sgd_on_every_second_batch(world):
+    (only,) = world.play(PerFedAvg(beta=0.2, inner=0), 1)
+    batches = world.batches(0, 1, 2 * world.client(0, 1).steps)
+    expected = world.sgd(world.initial().vector, batches[1::2], world.cross_entropy, lr=0.2, momentum=0, decay=0)
+    assert torch.allclose(only.up[0]["model"], expected, atol=1e-6)
 
 
 def test_both_steps_are_plain_sgd(world):
@@ -63,7 +70,7 @@ def test_one_model_goes_up_and_one_down(world):
     assert only.up[0].keys() == PerFedAvg().download(only.server).keys() == {"model"}
 
 
-@pytest.mark.parametrize("wrong", [{"beta": 0}, {"adaptation_steps": -1}])
+@pytest.mark.parametrize("wrong", [{"beta": 0}, {"inner": 1.5}, {"adaptation_steps": -1}])
 def test_parameters_out_of_range_are_refused(wrong):
     with pytest.raises(FedmapError, match=f"method perfedavg: {next(iter(wrong))} is"):
         PerFedAvg(**wrong)

@@ -43,7 +43,14 @@ Net = Annotated[str | None, option("--net", "The network, see [b]fedmap nets[/b]
 Data = Annotated[str | None, option("--data", "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH (fashion-mini).", CLIENTS)]
 DataDir = Annotated[str | None, option("--data-dir", "Folder of the dataset's files.", CLIENTS)]
 Clients = Annotated[int | None, option("--clients", "Clients in the federation.", CLIENTS)]
-Kind = Annotated[str | None, option("--partition", "How samples are shared out, see [b]fedmap partitions[/b] (incomplete).", CLIENTS)]
+Kind = Annotated[
+    str | None,
+    option(
+        "--partition",
+        "How samples are shared out, see [b]fedmap partitions[/b] (natural where the data has owners, else incomplete).",
+        CLIENTS,
+    ),
+]
 KindParams = Annotated[
     list[str] | None, option("--partition-param", "A parameter of the partition; can be repeated.", CLIENTS, metavar="NAME=VALUE")
 ]
@@ -120,8 +127,8 @@ def one_run(made: "Settings", out: Path | None, resume: bool, quiet: bool, as_js
     made = made.resolved(federation)
     folder = out or Path("runs") / made.name
     with stoppable(folder, f"fedmap resume {folder}"), show.Display(quiet or as_json).shown() as display:
-        result = Run(made, federation, folder).go(resume, display.a_run(made.method, made.rounds))
-    show.results({made.method: [result]}, as_json)
+        result = Run(made, federation, folder).go(resume, display.a_run(made.label, made.rounds))
+    show.results({made.label: [result]}, as_json)
     if not as_json:
         print(f"\nrun folder: {folder}")
 
@@ -183,8 +190,9 @@ def comparison(base: dict[str, Any], methods: list[str], seeds: list[int], folde
             first = first or federation
             for method in methods:
                 made = all_settings[method][i].resolved(federation)
-                on_round = display.a_run(method + (f" #{seed}" if len(seeds) > 1 else ""), made.rounds)
+                on_round = display.a_run(made.label + (f" #{seed}" if len(seeds) > 1 else ""), made.rounds)
                 results[method].append(Run(made, federation, folder / made.name).go(True, on_round))
+    results = {all_settings[method][0].label: runs for method, runs in results.items()}
     show.results(results, as_json)
     assert first is not None
     pictures = [plots.curves(results, folder / "curves.png"), plots.holdings(first, folder / "partition.png")]

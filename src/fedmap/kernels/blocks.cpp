@@ -104,12 +104,11 @@ Chain chain(const Shape* shapes, int n, bool input_gradient) {
 }
 
 // What forward keeps of n samples for backward.
-void keep(Chain& blocks, Pool pool, long n, long* size = nullptr) {
+void keep(Chain& blocks, Pool& pool, long n) {
     for (Block& b : blocks) {
         b.x = pool.take(n * b.in_size());
         b.winner = reinterpret_cast<int32_t*>(pool.take(n * b.out_size()));
     }
-    if (size) *size = pool.used;
 }
 
 // ---------------------------------------------------------------------------------------------------------- forward
@@ -368,7 +367,7 @@ std::vector<Part> parts(const Block& b) {
 // One block, samples first .. first + n. The gradient of its output is dout as the caller has it, or dx of the block above.
 void block_backward(Block& b, const std::vector<Part>& window, const Block* above, const float* dout, long first, long n, Live* lists,
                     bool own, bool down) {
-    const long area = b.rows * b.columns, capacity = area * n + 1;  // one more: a dead output may be written last
+    const long area = b.rows * b.columns, capacity = area * n;
     const float* x = b.x + first * b.in_size();
     float* dx = b.dx + first * b.in_size();
     if (down) clear(dx, n * b.in_size());
@@ -391,7 +390,8 @@ void block_backward(Block& b, const std::vector<Part>& window, const Block* abov
             if (own)
                 for (long o = 0; o < outputs; ++o)
                     for (const Part& p : window) {
-                        const float sum = p.add_to_weights(b, lists + o * capacity, count[o], x + in * b.plane + p.x, b.dw + patch(o) + p.w);
+                        const float* from = x + in * b.plane + p.x;
+                        const float sum = p.add_to_weights(b, lists + o * capacity, count[o], from, b.dw + patch(o) + p.w);
                         if (in == 0 && p.w == 0) b.dbias[o0 + o] += sum;
                     }
             if (down)
@@ -421,9 +421,9 @@ extern "C" {
 // Floats that forward keeps of n samples for backward. input_gradient: the images will get a gradient (the same in all three calls).
 long fedmap_memory(const Shape* shapes, int blocks, long n, int input_gradient) {
     Chain all = chain(shapes, blocks, input_gradient);
-    long size;
-    keep(all, {nullptr}, n, &size);
-    return size;
+    Pool count{nullptr};
+    keep(all, count, n);
+    return count.used;
 }
 
 // Images and output are [sample][channel][row][column]. biases[i] may be null; memory is null when no gradient will be asked for.
@@ -432,7 +432,8 @@ void fedmap_forward(const Shape* shapes, int blocks, long n, const float* images
     Chain all = chain(shapes, blocks, input_gradient);
     const Block &first = all.front(), &last = all.back();
     float* result;
-    keep(all, {memory}, n);
+    Pool kept{memory};
+    keep(all, kept, n);
     with_scratch([&](Pool& pool) {
         for (Block& b : all) {
             b.w = pool.take(b.taps * b.out_groups * LANES);
@@ -478,7 +479,8 @@ void fedmap_backward(const Shape* shapes, int blocks, long n, const float* const
 
     const auto slice = [&](const Block& b) { return std::max<long>(1, std::min(n, SLICE / b.plane)); };
     Live* lists;
-    keep(all, {memory}, n);
+    Pool kept{memory};
+    keep(all, kept, n);
     with_scratch([&](Pool& pool) {
         long largest = 0, most = 0;
         for (Block& b : all) {
@@ -486,7 +488,7 @@ void fedmap_backward(const Shape* shapes, int blocks, long n, const float* const
             b.dw = pool.take(b.patches());
             b.dbias = pool.take(b.outputs);
             largest = std::max(largest, n * b.in_size());
-            most = std::max(most, LANES * (slice(b) * b.rows * b.columns + 1));
+            most = std::max(most, LANES * slice(b) * b.rows * b.columns);
         }
         lists = reinterpret_cast<Live*>(pool.take(2 * most));
         float* const dx[2] = {pool.take(largest), pool.take(largest)};  // of this block and of the one above

@@ -1,7 +1,5 @@
 """DittoRS: Ditto (Li et al., ICML 2021) with the restricted softmax of FedRS (Li and Zhan, KDD 2021), as the MAP paper combines them."""
 
-from pydantic import Field
-
 from fedmap.client import Client
 from fedmap.losses import Loss
 from fedmap.methods.base import Values, register
@@ -16,7 +14,7 @@ class DittoRS(Ditto):
     The uploaded branch minimises the restricted softmax loss (Eq. 8); the personal branch is Ditto's, with the ordinary softmax."""
 
     class Params(RestrictedParams, DittoParams):
-        weight: float = Field(0.01, ge=0, description="lambda, the pull of the personal model towards the global one")
+        """Those of the restricted softmax and of the personal branch."""
 
     groups = [{"alpha": 0.1, "weight": 0.1}, {"alpha": 0.9, "weight": 0.01}, {"alpha": 0.5, "weight": 0.001}]
 

@@ -22,7 +22,7 @@ class FedProto(Method):
     hold class c of their mean features of it (Algorithm 1). So what goes up says which classes a client holds."""
 
     class Params(MethodParams):
-        weight: float = Field(0.1, ge=0, description="lambda, the pull of a feature towards its class's global prototype")
+        weight: float = Field(1.0, ge=0, description="lambda, the pull of a feature towards its class's global prototype")
 
     groups = [{"weight": 0.1}, {"weight": 0.01}, {"weight": 0.001}]
     sends = {"known": "which classes the client holds: a class's prototype is the mean over those that hold it"}

@@ -16,10 +16,10 @@ COLOURS = ["#4C566A", "#D08700", "#2A7F9E", "#B3262E", "#5B8C3E", "#7B4EA3", "#C
 DASHES = ["-", "--", ":", "-."]
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path, dpi: int = 160) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=160, bbox_inches="tight")
+        figure.savefig(path, dpi=dpi, bbox_inches="tight")
     except ValueError as wrong:  # matplotlib's word for an ending it does not know
         raise FedmapError(f"cannot write the picture {path}: {wrong}") from None
     except OSError as wrong:
@@ -43,7 +43,7 @@ def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
     return means
 
 
-def curves(results: dict[str, list[Result]], path: Path) -> Path:
+def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path:
     """Both accuracies by round, one line a method: mean over seeds, thin for single rounds, thick for the mean of the last five."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     titles = {"global_accuracy": "Global model, on every class", "personal_accuracy": "Personal models, each on its client's own classes"}
@@ -63,7 +63,7 @@ def curves(results: dict[str, list[Result]], path: Path) -> Path:
         axes.set_ylabel("accuracy, %")
         bare(axes)
     figure.axes[0].legend(frameon=False, loc="lower right", ncols=1 if len(results) <= 6 else 2, fontsize=9 if len(results) <= 6 else 6)
-    return save(figure, path)
+    return save(figure, path, dpi)
 
 
 def holdings(federation: Federation, path: Path) -> Path:

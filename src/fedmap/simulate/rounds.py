@@ -38,7 +38,7 @@ def run(
     *,
     out: Path | str | None = None,
     resume: bool = False,
-    on_round: OnRound | None = None,
+    on_round: OnRound = lambda record: None,
     **given: Any,
 ) -> Result:
     """Train with a method (a name of `fedmap methods`, or `file.py:Class`) on a federation.
@@ -46,7 +46,7 @@ def run(
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr, seed, workers, params and so on.
     With `out` the run is kept in that folder and can be resumed; without it nothing is written."""
     made = settings({"data": federation.dataset.name} | federation.made_by | given | {"method": method})
-    return Run(made, federation, Path(out) if out is not None else None).go(resume, on_round or (lambda record: None))
+    return Run(made, federation, Path(out) if out is not None else None).go(resume, on_round)
 
 
 class Run:
@@ -63,7 +63,7 @@ class Run:
         drawn = generator(settings.seed, "public").permutation(len(federation.test_y))[: self.method.public_samples]
         self.public = torch.from_numpy(drawn).sort().values  # samples of the global test set that the server half may see
 
-    def go(self, resume: bool, on_round: OnRound) -> Result:
+    def go(self, resume: bool = False, on_round: OnRound = lambda record: None) -> Result:
         """Carry the run out, or on, to its end."""
         folder = self.folder
         if folder is None:

@@ -40,12 +40,16 @@ class Settings(Training):
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
     @property
+    def label(self) -> str:
+        """The method as tables and plots call it: of a class in a file, the class alone."""
+        return self.method.rpartition(":")[2]
+
+    @property
     def name(self) -> str:
         """A folder name from the settings: readable, and different for every different run."""
         what = json.dumps(self.model_dump(exclude=MANNER), sort_keys=True)
-        method = self.method.rpartition(":")[2]  # of a class in a file, the class alone
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
-        return re.sub(r"[^\w.-]", "_", f"{method}-{self.data}-{self.net}-seed{self.seed}-{digest}")
+        return re.sub(r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}")
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""

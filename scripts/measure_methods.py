@@ -1,0 +1,70 @@
+"""All methods side by side on fashion-mini: the table in docs/methods/README.md and the last section of every method's page.
+
+    python scripts/measure_methods.py OUT [--rounds 40] [--seeds 0 1 2] [--workers 2]
+
+20 clients with incomplete classes, LeNet, every method with its defaults. Finished runs are kept below OUT and not run again.
+"""
+
+import argparse
+from pathlib import Path
+
+import fedmap
+from fedmap.methods import METHODS
+from fedmap.report import plots
+from fedmap.report.table import markdown, rows
+from fedmap.simulate import Run, settings
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MARK = "<!-- measured -->"
+
+
+def measure(out: Path, rounds: int, seeds: list[int], workers: int) -> dict[str, list[fedmap.Result]]:
+    dataset = fedmap.load("fashion-mini")
+    results: dict[str, list[fedmap.Result]] = {name: [] for name in ["fedavg", *sorted(set(METHODS) - {"fedavg"})]}
+    for seed in seeds:
+        federation = fedmap.partition(dataset, 20, seed=seed)
+        for name, runs in results.items():
+            made = settings({"method": name, "net": "lenet", "rounds": rounds, "seed": seed, "workers": workers}).resolved(federation)
+            runs.append(Run(made, federation, out / made.name).go(resume=True))
+            final = runs[-1].final
+            print(
+                f"seed {seed}  {name:<10} global {final['global_accuracy_last_10']}  personal {final['personal_accuracy_last_10']}",
+                flush=True,
+            )
+    return results
+
+
+def write_pages(results: dict[str, list[fedmap.Result]], command: str) -> None:
+    table = rows(results)
+    intro = (DOCS / "methods/README.md").read_text().partition(MARK)[0]
+    linked = [row._replace(method=f"[{METHODS[row.method].__name__}]({row.method}.md)") for row in table]
+    (DOCS / "methods/README.md").write_text(f"{intro}{MARK}\n\n{markdown(linked)}\n{command}\n")
+    by_name = {row.method: row for row in table}
+    for name, runs in results.items():
+        both = {"fedavg": results["fedavg"], name: runs}
+        picture = plots.curves(both, DOCS / f"images/methods/{name}.png", dpi=80)
+        page = DOCS / f"methods/{name}.md"
+        text = page.read_text().partition(MARK)[0]
+        lines = markdown([by_name[key] for key in both])
+        page.write_text(f"{text}{MARK}\n\n![Accuracy by round](../images/methods/{picture.name})\n\n{lines}\n{command}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    results = measure(given.out, given.rounds, given.seeds, given.workers)
+    seeds = " ".join(str(seed) for seed in given.seeds)
+    write_pages(
+        results,
+        f"The embedded part of Fashion-MNIST, 20 clients with incomplete classes, LeNet, {given.rounds} rounds;\n"
+        f"mean ± standard deviation over seeds {seeds}. Made by\n"
+        f"`python scripts/measure_methods.py runs/methods --rounds {given.rounds} --seeds {seeds}`.",
+    )
+
+
+if __name__ == "__main__":
+    main()

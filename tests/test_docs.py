@@ -1,0 +1,83 @@
+"""Every command and every Python line in the README and the docs is run here, on less data than it asks for."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedmap
+from fedmap.cli.main import app
+from fedmap.methods import METHODS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Added to a command: of an option that is given twice, the last one counts.
+LESS = ["--data", "synthetic", "--net", "mlp", "--clients", "6", "--rounds", "1", "--epochs", "0.2", "--fraction", "0.2", "--workers", "1"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[str]:
+    """Lines that begin with `fedmap`, in blocks and alone in back quotes, without their comments."""
+    lines = [line for language in ("", "bash", "sh", "shell", "console") for block in blocks(page, language) for line in block.splitlines()]
+    lines += re.findall(r"`(fedmap [^`]+)`", page.read_text())
+    found = [line.partition(" #")[0].strip() for line in lines if line.startswith("fedmap ")]
+    return [
+        line for line in dict.fromkeys(found) if not re.search(r"NAME|FILE|PATH|OUT|\.\.\.|mine\.py|\brun\.toml|^fedmap data get", line)
+    ]
+
+
+ALL = sorted({command for page in PAGES for command in commands(page)})
+
+
+def test_the_docs_have_commands() -> None:
+    assert len(ALL) > 20
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_a_command_of_the_docs_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command)[1:]
+    if words[0] == "resume":
+        fedmap.run("fedavg", fedmap.partition(fedmap.load("synthetic"), 4), net="mlp", rounds=1, epochs=0.2, fraction=0.2, out=words[1])
+    less = {"run": LESS, "compare": [*LESS, "--seeds", "0"], "demo": ["--rounds", "1", "--workers", "1"]}.get(words[0], [])
+    done = CliRunner().invoke(app, [*words, *less], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+def test_the_python_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 6), np.float32), np.arange(40) % 4
+    names = {"x0": x, "y0": y, "x1": x, "y1": y, "xt": x, "yt": y}
+    for block in blocks(ROOT / "README.md", "python"):
+        small = (
+            block.replace("rounds=30", "rounds=1, epochs=0.2, fraction=0.1")
+            .replace('"fashion-mini"', '"synthetic"')
+            .replace('"lenet"', '"mlp"')
+        )
+        exec(small, names)
+    assert len(names["own"]) == 2
+    assert names["model"] is not None
+
+
+def test_every_method_has_a_page_that_the_index_knows() -> None:
+    index = (ROOT / "docs/methods/README.md").read_text()
+    for name, method in METHODS.items():
+        page = ROOT / f"docs/methods/{name}.md"
+        assert page.exists(), name
+        for parameter in method.Params.model_fields:
+            assert f"`{parameter}`" in page.read_text(), f"{page.name} does not name the parameter {parameter}"
+        assert f"]({name}.md)" in index
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_docs_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target

@@ -3,17 +3,12 @@
 import os
 import sys
 import tracemalloc
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedmap.data import find
-
-with warnings.catch_warnings():  # typer imports names that click calls deprecated
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import typer  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the module writers, which several tests use
 REAL = os.environ.get("FEDMAP_DATA")

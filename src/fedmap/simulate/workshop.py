@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
+
 from fedmap.client import EVALUATION_BATCH, Client, Training, correct_answers
 from fedmap.federation import Federation
 from fedmap.methods import Method, Values, tensor
@@ -37,7 +39,8 @@ class Workshop:
         """A task by name: train, evaluate or personal."""
         self.bench.clear()
         tasks: dict[str, Callable[[int, int, Values], Reply]] = {"train": self.train, "evaluate": self.evaluate, "personal": self.personal}
-        return tasks[task](round, key, down)
+        with torch.enable_grad():  # whatever the caller's mode: a model may be asked for under no_grad
+            return tasks[task](round, key, down)
 
     def _client(self, number: int, round: int) -> Client:
         return Client(self.federation, number, round, self.training, self.seed, self.bench)

@@ -6,10 +6,11 @@ from fedmap.methods import FedAvg, Scaffold
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
-def test_the_first_round_is_plain_sgd_to_the_bit(world, net):
-    plain = world.play(FedAvg(), 1, net=net, momentum=0, weight_decay=0)
-    assert world.same(world.play(Scaffold(), 1, net=net), plain)
-    assert not world.same(world.play(Scaffold(), 2, net=net)[1:], world.play(FedAvg(), 2, net=net, momentum=0, weight_decay=0)[1:])
+@pytest.mark.parametrize("clip", [0, 10])
+def test_the_first_round_is_plain_sgd_to_the_bit_and_the_second_is_not(world, net, clip):
+    ours, plain = world.play(Scaffold(clip=clip), net=net), world.play(FedAvg(), net=net, momentum=0, weight_decay=0)
+    assert world.same(ours[:1], plain[:1])
+    assert not world.same(ours[1:], plain[1:])
 
 
 def test_the_servers_variate_is_the_mean_of_all_clients(world):
@@ -54,6 +55,21 @@ def test_three_rounds_agree_with_algorithm_1_of_the_paper(world):
         torch.testing.assert_close(played.server["control"], c, atol=1e-5, rtol=1e-4)
 
 
+def test_a_gradient_beyond_the_limit_is_shortened_before_it_is_corrected(world):
+    down = {"model": world.initial().vector, "control": torch.full((88,), 0.1)}
+    state = {"control": torch.full((88,), -0.1)}
+    local = Scaffold(clip=0.5).local_round(world.client(0, 1), down, state)
+    w, gradients = down["model"], []
+    for x, y in world.batches(0, 1):
+        at = w.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(world.cross_entropy(at, x, y), at)
+        gradients.append(gradient * min(0.5 / gradient.norm(), 1))
+        w = w - 0.1 * (gradients[-1] + 0.2)
+    assert {round(float(gradient.norm()), 4) for gradient in gradients} > {0.5}  # some are shortened, some are not
+    torch.testing.assert_close(local.up["model"], w, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(local.state["control"], sum(gradients) / len(gradients), atol=1e-5, rtol=1e-4)
+
+
 def test_the_variate_divides_by_the_learning_rate_that_was_used_while_warming_up(world):
     """In round 1 of 4 the rate is a quarter; a mean gradient does not depend on it by more than the way differs."""
     warm, whole = (world.play(Scaffold(), 1, lr=lr, **more)[0] for lr, more in ((0.04, {"warmup_rounds": 4}), (0.01, {})))
@@ -74,7 +90,7 @@ def test_a_variate_travels_beside_the_model_each_way(world):
     assert record["bytes_down"] == record["bytes_up"] == 3 * 4 * (2 * weights + statistics)
 
 
-@pytest.mark.parametrize("wrong", [0, 1.5])
-def test_a_server_rate_out_of_range_is_refused(wrong):
-    with pytest.raises(FedmapError, match="server_lr"):
-        Scaffold(server_lr=wrong)
+@pytest.mark.parametrize("wrong", [{"server_lr": 0}, {"server_lr": 1.5}, {"clip": -1}])
+def test_values_out_of_range_are_refused(wrong):
+    with pytest.raises(FedmapError, match=next(iter(wrong))):
+        Scaffold(**wrong)

@@ -22,7 +22,7 @@ def test_without_inheritance_either_its_personal_models_are_scars_too(world):
 
 def test_the_variate_counts_the_steps_of_stage_one_alone(world):
     """Eight steps, four of them in stage one: the variate is the mean of these four gradients."""
-    played = world.play(ScaMAP(alpha=1), 1)[0]
+    played = world.play(ScaMAP(alpha=1, preset="printed"), 1)[0]
     w, gradients = world.initial().vector, []
     assert world.client(0, 1).steps == 8
     for x, y in world.batches(0, 1)[:4]:

@@ -47,8 +47,8 @@ def stop_after(round: int) -> Any:
     return on_round
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_one_and_two_workers_and_a_stopped_run_give_the_same_bits(method: str, images: Federation, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["fedavg", "map"])  # tests/test_check.py asks this of every method
+def test_one_and_two_workers_and_a_stopped_run_give_the_same_bytes(method: str, images: Federation, tmp_path: Path) -> None:
     small = SMALL | {"net": "tiny-bn"}
     one = fedmap.run(method, images, out=tmp_path / "one", **small)
     two = fedmap.run(method, images, out=tmp_path / "two", workers=2, **small)

@@ -54,6 +54,8 @@ class Display:
         if self.live is None:
             return self._plain(name, rounds)
         live, task = self.live, self.live.add_task(name, total=rounds, global_="    -", personal="    -")
+        for finished in live.task_ids[:-8]:  # as many lines as any terminal shows
+            live.update(finished, visible=False)
 
         def update(record: Record) -> None:
             live.update(

@@ -4,12 +4,20 @@ all. Shared by Scaffold, ScaRS and ScaMAP. They cover the weights; statistics of
 from collections.abc import Sequence
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import Loss
-from fedmap.methods.base import Upload, Values, tensor
+from fedmap.methods.base import MethodParams, Upload, Values, tensor
 from fedmap.vector import Model
+
+
+class ControlParams(MethodParams):
+    """Parameters of Scaffold's two halves."""
+
+    server_lr: float = Field(1.0, gt=0, le=1, description="eta_g, how far the server goes from the old model to the clients' mean")
+    clip: float = Field(10.0, ge=0, description="longest gradient that enters a step and the variate; 0 is no limit")
 
 
 def no_control(model: Model) -> Values:
@@ -17,14 +25,17 @@ def no_control(model: Model) -> Values:
     return {"control": torch.zeros(model.weight_count)}
 
 
-def train_controlled(client: Client, model: Model, loss: Loss, steps: int, down: Values, state: Values) -> Tensor:
+def train_controlled(client: Client, model: Model, loss: Loss, steps: int, down: Values, state: Values, params: ControlParams) -> Tensor:
     """Plain SGD on gradient + c - c_k; gives the change of c_k by option II: (w_t - w_k) / (steps lr) - c.
 
-    Momentum and weight decay would make w_t - w_k something other than the sum of the corrected gradients."""
+    Momentum and weight decay would make w_t - w_k something other than the sum of the corrected gradients. Without a limit a
+    spike in the gradient enters c_k, which drives the client's next round into a higher one."""
     start, everybodys = model.weights.detach().clone(), tensor(down, "control")
     shift = everybodys - tensor(state, "control")
 
     def correct(model: Model) -> None:
+        if params.clip and (length := float(model.grads.norm())) > params.clip:
+            model.grads.mul_(params.clip / length)
         model.grads.add_(shift)
 
     client.train(model, loss, steps, momentum=0, weight_decay=0, correct=correct)

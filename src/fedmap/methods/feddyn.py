@@ -20,7 +20,7 @@ class FedDyn(Method):
     L_k(w) - <grad_k, w> + alpha / 2 ||w - w_t||^2 with grad_k = -alpha h_k. The server sends mean_S w_k + mean_K h_k."""
 
     class Params(MethodParams):
-        alpha: float = Field(0.01, ge=0, description="strength of the dynamic regulariser; 0 is FedAvg")
+        alpha: float = Field(0.1, ge=0, description="strength of the dynamic regulariser; 0 is FedAvg")
 
     groups = [{"alpha": 1e-3}, {"alpha": 1e-2}, {"alpha": 1e-1}]
 

@@ -3,18 +3,11 @@
 from collections.abc import Sequence
 
 import torch
-from pydantic import Field
 
 from fedmap.client import Client
-from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, Values, mean, register, tensor
-from fedmap.methods.control import moved_control, no_control, train_controlled
+from fedmap.methods.base import Local, Method, Server, Upload, Values, mean, register, tensor
+from fedmap.methods.control import ControlParams, moved_control, no_control, train_controlled
 from fedmap.vector import Model
-
-
-class ControlParams(MethodParams):
-    """The parameter of Scaffold's server half."""
-
-    server_lr: float = Field(1.0, gt=0, le=1, description="eta_g, how far the server goes from the old model to the clients' mean")
 
 
 @register
@@ -33,7 +26,7 @@ class Scaffold(Method):
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         model = client.model(tensor(down, "model"))
-        change = train_controlled(client, model, self.local_loss(client, down, state), client.steps, down, state)
+        change = train_controlled(client, model, self.local_loss(client, down, state), client.steps, down, state, self.params)
         trained = model.vector.clone()
         kept: Values = {"control": tensor(state, "control") + change}
         return Local(up={"model": trained, "control": change}, state=kept, personal={"model": trained})

@@ -4,8 +4,9 @@ with incomplete classes, where it is a compared method."""
 from fedmap.client import Client
 from fedmap.losses import Loss
 from fedmap.methods.base import Values, register
+from fedmap.methods.control import ControlParams
 from fedmap.methods.fedrs import RestrictedParams, restricted
-from fedmap.methods.scaffold import ControlParams, Scaffold
+from fedmap.methods.scaffold import Scaffold
 
 
 @register

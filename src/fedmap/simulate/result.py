@@ -108,7 +108,7 @@ def summary(rounds: list[Record]) -> Record:
         values = [record[name] for record in rounds[-STEADY:]]
         return None if None in values else sum(values) / len(values)
 
-    names = ("global_accuracy", "personal_accuracy")
+    names = [name for name in ("global_accuracy", "global_accuracy_unseen", "personal_accuracy") if name in rounds[-1]]
     return {"rounds": len(rounds)} | {n: rounds[-1][n] for n in names} | {f"{n}_last_{STEADY}": steady(n) for n in names}
 
 

@@ -1,4 +1,5 @@
-"""All methods side by side on fashion-mini: the table in docs/methods/README.md and the last section of every method's page.
+"""All methods side by side on fashion-mini: the table in docs/methods/README.md, the last section of every method's page, and the
+README's table and pictures.
 
     python scripts/measure_methods.py OUT [--rounds 40] [--seeds 0 1 2] [--workers 2]
 
@@ -7,6 +8,7 @@
 
 import argparse
 from pathlib import Path
+from statistics import median
 
 import fedmap
 from fedmap.methods import METHODS
@@ -15,7 +17,7 @@ from fedmap.report.table import markdown, rows
 from fedmap.simulate import Run, settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-MARK = "<!-- measured -->"
+MARK, END = "<!-- measured -->", "<!-- end of the measured part -->"
 
 
 def measure(out: Path, rounds: int, seeds: list[int], workers: int) -> dict[str, list[fedmap.Result]]:
@@ -34,12 +36,23 @@ def measure(out: Path, rounds: int, seeds: list[int], workers: int) -> dict[str,
     return results
 
 
-def write_pages(results: dict[str, list[fedmap.Result]], command: str) -> None:
-    table = rows(results)
+def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> float:
+    """Measured apart, in rounds of their own one method after the other, so that the long runs may share the machine."""
+    result = fedmap.run(name, federation, net="lenet", rounds=6, workers=workers)
+    return median(record["seconds"] for record in result.rounds[1:])
+
+
+def write_pages(results: dict[str, list[fedmap.Result]], seconds: dict[str, float], command: str) -> None:
+    table = [row._replace(seconds=f"{seconds[row.method]:.2f}") for row in rows(results)]
     intro = (DOCS / "methods/README.md").read_text().partition(MARK)[0]
     linked = [row._replace(method=f"[{METHODS[row.method].__name__}]({row.method}.md)") for row in table]
     (DOCS / "methods/README.md").write_text(f"{intro}{MARK}\n\n{markdown(linked)}\n{command}\n")
     by_name = {row.method: row for row in table}
+    four = {name: results[name] for name in ("fedavg", "fedrs", "fedphp", "map")}
+    plots.curves(four, DOCS / "images/curves.png", dpi=110)
+    before, _, rest = (DOCS.parent / "README.md").read_text().partition(MARK)
+    after = rest.partition(END)[2]
+    (DOCS.parent / "README.md").write_text(f"{before}{MARK}\n\n{markdown([by_name[name] for name in four])}\n{command}\n\n{END}{after}")
     for name, runs in results.items():
         both = {"fedavg": results["fedavg"], name: runs}
         picture = plots.curves(both, DOCS / f"images/methods/{name}.png", dpi=80)
@@ -57,11 +70,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     results = measure(given.out, given.rounds, given.seeds, given.workers)
+    federation = fedmap.partition(fedmap.load("fashion-mini"), 20, seed=given.seeds[0])
+    plots.holdings(federation, DOCS / "images/partition.png", dpi=110)
+    seconds = {name: seconds_a_round(name, federation, given.workers) for name in results}
     seeds = " ".join(str(seed) for seed in given.seeds)
     write_pages(
         results,
+        seconds,
         f"The embedded part of Fashion-MNIST, 20 clients with incomplete classes, LeNet, {given.rounds} rounds;\n"
-        f"mean ± standard deviation over seeds {seeds}. Made by\n"
+        f"mean ± standard deviation over seeds {seeds}; seconds a round with {given.workers} workers, median. Made by\n"
         f"`python scripts/measure_methods.py runs/methods --rounds {given.rounds} --seeds {seeds}`.",
     )
 

@@ -39,7 +39,8 @@ def measure(out: Path, rounds: int, seeds: list[int], workers: int) -> dict[str,
 def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> float:
     """Measured apart, in rounds of their own one method after the other, so that the long runs may share the machine."""
     result = fedmap.run(name, federation, net="lenet", rounds=6, workers=workers)
-    return median(record["seconds"] for record in result.rounds[1:])
+    seconds: list[float] = [record["seconds"] for record in result.rounds]
+    return median(seconds[1:])
 
 
 def write_pages(results: dict[str, list[fedmap.Result]], seconds: dict[str, float], command: str) -> None:

@@ -1,7 +1,5 @@
 """FedPHP. Li et al., FedPHP: federated personalization with inherited private models, ECML PKDD 2021."""
 
-from pydantic import Field
-
 from fedmap.client import Client
 from fedmap.methods.base import Local, Method, Values, register, tensor
 from fedmap.methods.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
@@ -14,9 +12,7 @@ class FedPHP(Method):
 
     One stage: all local steps minimise (1 - lambda) L + lambda L_kt (Eq. 13), the result is uploaded and inherited (Eq. 10)."""
 
-    class Params(HPMParams):
-        weight: float = Field(0.1, ge=0, le=1, description="lambda, the share of the knowledge transfer in the loss")
-
+    Params = HPMParams
     groups = [
         {"transfer": "kd", "weight": 0.1},
         {"transfer": "mmd", "weight": 0.1},

@@ -1,5 +1,4 @@
-"""All methods side by side on fashion-mini: the table in docs/methods/README.md, the last section of every method's page, and the
-README's table and pictures.
+"""All methods side by side on fashion-mini: the table in docs/methods/README.md and the last section of every method's page.
 
     python scripts/measure_methods.py OUT [--rounds 40] [--seeds 0 1 2] [--workers 2]
 
@@ -17,7 +16,7 @@ from fedmap.report.table import markdown, rows
 from fedmap.simulate import Run, settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-MARK, END = "<!-- measured -->", "<!-- end of the measured part -->"
+MARK = "<!-- measured -->"
 
 
 def measure(out: Path, rounds: int, seeds: list[int], workers: int) -> dict[str, list[fedmap.Result]]:
@@ -49,11 +48,6 @@ def write_pages(results: dict[str, list[fedmap.Result]], seconds: dict[str, floa
     linked = [row._replace(method=f"[{METHODS[row.method].__name__}]({row.method}.md)") for row in table]
     (DOCS / "methods/README.md").write_text(f"{intro}{MARK}\n\n{markdown(linked)}\n{command}\n")
     by_name = {row.method: row for row in table}
-    four = {name: results[name] for name in ("fedavg", "fedrs", "fedphp", "map")}
-    plots.curves(four, DOCS / "images/curves.png", dpi=110)
-    before, _, rest = (DOCS.parent / "README.md").read_text().partition(MARK)
-    after = rest.partition(END)[2]
-    (DOCS.parent / "README.md").write_text(f"{before}{MARK}\n\n{markdown([by_name[name] for name in four])}\n{command}\n\n{END}{after}")
     for name, runs in results.items():
         both = {"fedavg": results["fedavg"], name: runs}
         picture = plots.curves(both, DOCS / f"images/methods/{name}.png", dpi=80)
@@ -72,7 +66,6 @@ def main() -> None:
     given = parser.parse_args()
     results = measure(given.out, given.rounds, given.seeds, given.workers)
     federation = fedmap.partition(fedmap.load("fashion-mini"), 20, seed=given.seeds[0])
-    plots.holdings(federation, DOCS / "images/partition.png", dpi=110)
     seconds = {name: seconds_a_round(name, federation, given.workers) for name in results}
     seeds = " ".join(str(seed) for seed in given.seeds)
     write_pages(

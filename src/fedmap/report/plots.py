@@ -66,7 +66,7 @@ def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path
     return save(figure, path, dpi)
 
 
-def holdings(federation: Federation, path: Path, dpi: int = 160) -> Path:
+def holdings(federation: Federation, path: Path) -> Path:
     """Which client holds how many training samples of which class: dots for few clients, a raster for many."""
     counts = federation.counts.numpy()
     clients, classes = counts.shape
@@ -89,4 +89,4 @@ def holdings(federation: Federation, path: Path, dpi: int = 160) -> Path:
     missing = (~federation.observed).float().sum(1).mean()
     size = "" if many else f"; the largest dot is {counts.max()} training samples"
     axes.set_title(f"Who holds what: a client misses {missing:.1f} of {classes} classes on average{size}", loc="left", fontsize=11)
-    return save(figure, path, dpi)
+    return save(figure, path)

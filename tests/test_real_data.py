@@ -1,6 +1,7 @@
 """One round of MAP on each of the paper's data sets with each of its networks; needs the official files in FEDMAP_DATA."""
 
 import dataclasses
+import math
 import os
 
 import numpy as np
@@ -32,5 +33,7 @@ def test_a_round_of_map_runs_on(data: str, net: str) -> None:
     )  # fmt: skip
     two = fedmap.Federation(part, np.repeat([0, 1], [len(samples) for samples in mine]))
     result = fedmap.run("map", two, net=net, rounds=1, fraction=0.5, epochs=0.1, batch=8)
+    (record,) = result.rounds
+    assert math.isfinite(record["train_loss"])  # accuracies may well be 0 after so few steps
     assert result.global_accuracy is not None
-    assert 0 < result.personal_accuracy <= 1
+    assert len(result.final["personal_accuracy_per_client"]) == 2

@@ -223,7 +223,7 @@ def compare(
 
 @app.command(rich_help_panel="Train")
 def demo(
-    rounds: Annotated[int, typer.Option("--rounds", help="Communication rounds.")] = 25,
+    rounds: Annotated[int, typer.Option("--rounds", help="Communication rounds.")] = 20,
     workers: Workers = None, out: Out = None, quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """See it work, in under two minutes: four methods on 20 clients that each miss some of Fashion-MNIST's classes."""

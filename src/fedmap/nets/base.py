@@ -29,7 +29,7 @@ def initialise(net: nn.Module) -> None:
     """Convolutions Kaiming-normal (fan out) with zero bias, so that deep nets without batch norm start; the rest as PyTorch has it.
 
     The paper is silent here. The authors' code draws every linear layer from N(0, 0.01^2), with which the classic LeNet, three
-    linear layers deep, does not begin to learn (global accuracy 0.10 after 8 rounds on fashion-mini, against 0.6 this way)."""
+    linear layers deep, does not begin to learn (FedAvg on fashion-mini, seed 0, 8 rounds: global accuracy 0.10, against 0.65 this way)."""
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:  # without storage a net is only counted
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

@@ -42,6 +42,7 @@ Params = Annotated[list[str] | None, option("--param", "A parameter of the metho
 Net = Annotated[str | None, option("--net", "The network, see [b]fedmap nets[/b].", WHAT)]
 Data = Annotated[str | None, option("--data", "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH (fashion-mini).", CLIENTS)]
 DataDir = Annotated[str | None, option("--data-dir", "Folder of the dataset's files.", CLIENTS)]
+Samples = Annotated[int | None, option("--samples", "Training samples to use, and the same share of the test set (all).", CLIENTS)]
 Clients = Annotated[int | None, option("--clients", "Clients in the federation.", CLIENTS)]
 Kind = Annotated[
     str | None,
@@ -138,8 +139,8 @@ def run(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="Settings in TOML, e.g. a run's run.toml; options win.", show_default=False)] = None,
     method: Method = None, params: Params = None, net: Net = None,
-    data: Data = None, data_dir: DataDir = None, clients: Clients = None, partition: Kind = None, partition_params: KindParams = None,
-    partition_seed: KindSeed = None,
+    data: Data = None, data_dir: DataDir = None, samples: Samples = None, clients: Clients = None, partition: Kind = None,
+    partition_params: KindParams = None, partition_seed: KindSeed = None,
     rounds: Rounds = None, fraction: Fraction = None, epochs: Epochs = None, batch: Batch = None, lr: Lr = None,
     momentum: Momentum = None, weight_decay: Decay = None, warmup_rounds: Warmup = None, server_weights: Weights = None, seed: Seed = None,
     workers: Workers = None, kernels: Kernels = None, out: Out = None, quiet: Quiet = False, as_json: Json = False,
@@ -205,8 +206,8 @@ def comparison(base: dict[str, Any], methods: list[str], seeds: list[int], folde
 def compare(
     context: typer.Context,
     methods: Methods = "fedavg,fedrs,fedphp,map", seeds: Seeds = "0", net: Net = None,
-    data: Data = None, data_dir: DataDir = None, clients: Clients = None, partition: Kind = None, partition_params: KindParams = None,
-    partition_seed: KindSeed = None,
+    data: Data = None, data_dir: DataDir = None, samples: Samples = None, clients: Clients = None, partition: Kind = None,
+    partition_params: KindParams = None, partition_seed: KindSeed = None,
     rounds: Rounds = None, fraction: Fraction = None, epochs: Epochs = None, batch: Batch = None, lr: Lr = None,
     momentum: Momentum = None, weight_decay: Decay = None, warmup_rounds: Warmup = None, server_weights: Weights = None,
     workers: Workers = None, kernels: Kernels = None, out: Out = None, quiet: Quiet = False, as_json: Json = False,
@@ -234,8 +235,8 @@ def demo(
 @app.command(rich_help_panel="Data")
 def partition(
     context: typer.Context,
-    data: Data = None, data_dir: DataDir = None, clients: Clients = None, partition: Kind = None, partition_params: KindParams = None,
-    partition_seed: KindSeed = None,
+    data: Data = None, data_dir: DataDir = None, samples: Samples = None, clients: Clients = None, partition: Kind = None,
+    partition_params: KindParams = None, partition_seed: KindSeed = None,
     seed: Seed = None, plot: Annotated[Path | None, option("--plot", "Save the picture here (.png, .svg or .pdf).", HOW)] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip

@@ -1,6 +1,6 @@
 """What a dataset is: images (or vectors) and labels as tensors, the class names, and how the paper trains on it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -90,7 +90,34 @@ class Dataset:
         mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
         return x.float().div_(255).sub_(mean).div_(std)
 
+    def smaller(self, samples: int) -> "Dataset":
+        """About this many of the training samples and the same share of the test set: the first ones of every class, at least one;
+        of data with owners, the samples of the first owners that have so many together."""
+        if samples < 1:
+            raise FedmapError(f"samples is {samples}; at least 1 is needed")
+        share = samples / len(self.train_y)
+        if share >= 1:
+            return self
+        test = first_of_each_class(self.test_y, share)
+        if self.owner is None:
+            train, its = first_of_each_class(self.train_y, share), {}
+        else:
+            owners = int((torch.bincount(self.owner).cumsum(0) < samples).sum()) + 1
+            train = self.owner < owners
+            its = {"owner": self.owner[train], "client_names": self.client_names[:owners]}
+        fewer = {"train_x": self.train_x[train], "train_y": self.train_y[train], "test_x": self.test_x[test], "test_y": self.test_y[test]}
+        return replace(self, **fewer, **its)  # type: ignore[arg-type]
+
     @property
     def black(self) -> Tensor:
         """A black pixel as `normalise` gives it, one value for each channel: the border that `augment` adds."""
         return self.normalise(torch.zeros((1, self.shape[0], 1, 1), dtype=torch.uint8)).flatten()
+
+
+def first_of_each_class(labels: Tensor, share: float) -> Tensor:
+    """Which samples are among the first of their class that make up this share of it (at least one), in the order of the data."""
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    for c in torch.bincount(labels).nonzero().flatten():
+        (here,) = torch.nonzero(labels == c, as_tuple=True)
+        chosen[here[: max(round(share * len(here)), 1)]] = True
+    return chosen

@@ -1,5 +1,7 @@
-"""The comparison table: both accuracies of each method, last round and mean of the last ten, over one or more seeds."""
+"""Tables: of any cells as Markdown, CSV and LaTeX; and the comparison of methods by both accuracies over one or more seeds."""
 
+import csv
+import io
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -14,6 +16,34 @@ COLUMNS = {
     f"personal_accuracy_last_{STEADY}": f"personal, last {STEADY}",
     "personal_accuracy_all_clients": "personal, all clients",
 }
+
+
+class Table(NamedTuple):
+    """Cells as they are shown."""
+
+    caption: str
+    head: list[str]
+    lines: list[list[str]]
+
+    def markdown(self) -> str:
+        return "".join("| " + " | ".join(line) + " |\n" for line in (self.head, ["---"] * len(self.head), *self.lines))
+
+    def csv(self) -> str:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.head, *self.lines])
+        return text.getvalue()
+
+    def latex(self) -> str:
+        """A table for a paper, with the rules of the package booktabs."""
+        symbols = {"\\": r"\textbackslash{}", "−": "$-$", "±": r"$\pm$", "α": r"$\alpha$", "λ": r"$\lambda$"}
+        symbols |= {c: f"\\{c}" for c in "%&_#${}"}
+
+        def row(cells: list[str]) -> str:
+            return " & ".join("".join(symbols.get(c, c) for c in cell) for cell in cells) + r" \\"
+
+        rules = [r"\toprule", row(self.head), r"\midrule", *map(row, self.lines), r"\bottomrule"]
+        inside = [r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}", *rules, r"\end{tabular}"]
+        return "\n".join([r"\begin{table}", r"\centering", r"\caption{" + row([self.caption])[:-3] + "}", *inside, r"\end{table}"]) + "\n"
 
 
 class Row(NamedTuple):
@@ -45,9 +75,7 @@ def rows(results: dict[str, list[Result]]) -> list[Row]:
 
 
 def markdown(table: list[Row]) -> str:
-    head = ["method", *COLUMNS.values(), "s/round"]
-    lines = [head, ["---"] * len(head), *([row.method, *row.cells, row.seconds] for row in table)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return Table("", ["method", *COLUMNS.values(), "s/round"], [[row.method, *row.cells, row.seconds] for row in table]).markdown()
 
 
 def as_json(results: dict[str, list[Result]]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ class Settings(Training):
     params: dict[str, Any] = Field({}, description="the method's parameters")
     data: str = Field("fashion-mini", description="one of `fedmap datasets`")
     data_dir: str | None = Field(None, description="folder of the datasets' files")
+    samples: int | None = Field(None, ge=1, description="training samples to use, and the same share of the test set; all if not given")
     net: str | None = Field(None, description="one of `fedmap nets`; the paper's for the dataset if not given")
     partition: str | None = Field(
         None, description="one of `fedmap partitions`; natural where the data says who owns what, else incomplete"
@@ -47,14 +48,18 @@ class Settings(Training):
     @property
     def name(self) -> str:
         """A folder name from the settings: readable, and different for every different run."""
-        what = json.dumps(self.model_dump(exclude=MANNER), sort_keys=True)
+        what = json.dumps(self.model_dump(exclude=MANNER, exclude_none=True), sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
         return re.sub(r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}")
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
         dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
-        return partition(dataset, self.clients, seed=self.partition_seed or 0, kind=self.partition, **self.partition_params)
+        if self.samples:
+            dataset = dataset.smaller(self.samples)
+        made = partition(dataset, self.clients, seed=self.partition_seed or 0, kind=self.partition, **self.partition_params)
+        made.made_by |= {"samples": self.samples} if self.samples else {}
+        return made
 
     def resolved(self, federation: Federation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits where none was chosen, and

@@ -1,0 +1,69 @@
+"""Carrying a study out: what is left to do and how long it will take, then the work, then the files that a reader gets."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedmap.errors import FedmapError
+from fedmap.report import plots
+from fedmap.simulate.folder import write_atomically
+from fedmap.study.base import Choice, OnStep, Report, Row, Study, Work, from_csv, to_csv
+
+
+class Plan(NamedTuple):
+    """The work of a study, and how many seconds each piece that is not done will take."""
+
+    done: list[Work]
+    left: list[tuple[Work, float]]
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.left)
+
+
+def plan(study: Study, choice: Choice, root: Path) -> Plan:
+    """What is done already, and what is left, with times measured on this machine."""
+    work = {piece.name: piece for piece in study.work(choice)}  # the same piece may be asked for twice
+    done = [piece for piece in work.values() if piece.done(root)]
+    return Plan(done, [(piece, piece.steps * piece.seconds_a_step()) for piece in work.values() if not piece.done(root)])
+
+
+def carry_out(work: Sequence[Work], root: Path, on_step: Callable[[Work], OnStep]) -> None:
+    """Do the work in its order. Stopped at any moment, it can be started again."""
+    for piece in work:
+        piece.go(root, on_step(piece))
+
+
+def write_report(study: Study, name: str, choice: Choice, rows: list[Row], folder: Path) -> list[Path]:
+    """Numbers, tables, figures and a page that shows them, below the folder."""
+    if not rows:
+        raise FedmapError(f"study {name} has no finished work to report")
+    stem = folder / f"{name}-{choice.scale}"
+    numbers = stem.with_suffix(".csv")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(numbers, to_csv(rows).encode())
+    written = [numbers]
+    report = study.report(from_csv(numbers))
+    for title, table in report.tables.items():
+        for ending, text in ((".md", table.markdown()), (".csv", table.csv()), (".tex", table.latex())):
+            path = folder / f"{stem.name}-{title}{ending}"
+            write_atomically(path, text.encode())
+            written.append(path)
+    for title, figure in report.figures.items():
+        written += [plots.save(figure, folder / f"{stem.name}-{title}{ending}", dpi=200) for ending in (".png", ".svg")]
+    page = stem.with_suffix(".md")
+    write_atomically(page, as_page(study, stem.name, study.cuts(choice.scale), report).encode())
+    return [*written, page]
+
+
+def as_page(study: Study, stem: str, cuts: list[str], report: Report) -> str:
+    """The report as Markdown, with its figures beside it."""
+    parts = [f"# {study.line}", f"{study.paper} of the paper. " + said(cuts)]
+    parts += [f"- {finding}" for finding in report.findings]
+    parts += [f"**{table.caption}**\n\n{table.markdown()}" for table in report.tables.values()]
+    parts += [f"![{title}]({stem}-{title}.png)" for title in report.figures]
+    return "\n\n".join(parts) + "\n"
+
+
+def said(cuts: list[str]) -> str:
+    return f"Smaller than the paper: {', '.join(cuts)}." if cuts else "At the paper's scale."

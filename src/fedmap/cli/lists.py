@@ -14,6 +14,7 @@ from fedmap.methods import METHODS, find_method
 from fedmap.nets import NETS, line, size
 from fedmap.params import allowed
 from fedmap.partitions import PARTITIONS
+from fedmap.study import STUDIES
 
 
 def console() -> Console:
@@ -83,3 +84,10 @@ def partitions() -> None:
         if partition.params.model_fields:
             screen.print(params_table(partition.params))
         screen.print()
+
+
+def studies() -> None:
+    grid = table("study", "what it shows", "paper", "columns", "methods")
+    for name, study in STUDIES.items():
+        grid.add_row(name, study.line, study.paper, "; ".join(study.columns), ", ".join(study.methods))
+    console().print(grid)

@@ -106,6 +106,13 @@ def listed(text: str, flag: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def seed_list(text: str) -> list[int]:
+    numbers = listed(text, "--seeds")
+    if not all(number.isdigit() for number in numbers):
+        raise FedmapError(f"--seeds {text!r} is not a list of whole numbers such as 0,1,2")
+    return [int(number) for number in numbers]
+
+
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -215,11 +222,8 @@ def compare(
     """Train with several methods on the same federation: one table, one plot.
 
     Stopped and started again, it skips what is done."""
-    numbers = listed(seeds, "--seeds")
-    if not all(number.isdigit() for number in numbers):
-        raise FedmapError(f"--seeds {seeds!r} is not a list of whole numbers such as 0,1,2")
     base = {"workers": cores()} | given(context)
-    comparison(base, listed(methods, "--methods"), [int(number) for number in numbers], out or Path("runs/compare"), quiet, as_json)
+    comparison(base, listed(methods, "--methods"), seed_list(seeds), out or Path("runs/compare"), quiet, as_json)
 
 
 @app.command(rich_help_panel="Train")
@@ -230,6 +234,39 @@ def demo(
     """See it work, in under two minutes: four methods on 20 clients that each miss some of Fashion-MNIST's classes."""
     base = {"data": "fashion-mini", "net": "lenet", "clients": 20, "rounds": rounds, "workers": workers or cores()}
     comparison(base, ["fedavg", "fedrs", "fedphp", "map"], [0], out or Path("runs/demo"), quiet, False)
+
+
+@app.command(rich_help_panel="The paper")
+def study(
+    name: Annotated[str | None, typer.Argument(help="The study; without it all are listed.", show_default=False)] = None,
+    scale: Annotated[str, option("--scale", "smoke (seconds), small (about an hour) or paper (as printed) (small).", WHAT)] = "small",
+    columns: Annotated[str | None, option("--columns", "Only these columns, with ; between several.", WHAT)] = None,
+    methods: Annotated[str | None, option("--methods", "Only these methods, with commas.", WHAT)] = None,
+    defaults: Annotated[bool, option("--defaults", "Each method's default parameters, not the paper's three groups.", WHAT)] = False,
+    seeds: Seeds = "0", data_dir: DataDir = None, workers: Workers = None,
+    out: Annotated[Path, option("--out", "Folder for tables and figures (studies).", HOW)] = Path("studies"),
+    runs: Annotated[Path, option("--runs", "Folder of the runs, shared by all studies (runs).", HOW)] = Path("runs"),
+    plan: Annotated[bool, option("--plan", "Show what would be done, and stop.", HOW)] = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Make a table or figure of the paper, beside the published numbers.
+
+    It shows first what there is to do and how long it will take. Stopped and started again, it skips what is done."""
+    from fedmap.cli import lists, studies
+
+    if name is None:
+        lists.studies()
+        return
+    chosen = {
+        "columns": [part.strip() for part in columns.split(";") if part.strip()] if columns else [],
+        "methods": listed(methods, "--methods") if methods else [],
+        "seeds": seed_list(seeds),
+        "defaults_only": defaults,
+        "workers": workers or cores(),
+        "data_dir": data_dir,
+    }
+    with stoppable(runs, "the same command"):
+        studies.study(name, scale, chosen, out, runs, plan, quiet)
 
 
 @app.command(rich_help_panel="Data")

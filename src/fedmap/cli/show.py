@@ -22,6 +22,13 @@ def percent(value: float | None) -> str:
     return "   - " if value is None else f"{100 * value:4.1f}%"
 
 
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 class Display:
     """Progress of one or more runs: a live display on a terminal, plain lines elsewhere, nothing when quiet."""
 

@@ -1,0 +1,5 @@
+"""`python -m fedmap` is `fedmap`."""
+
+from fedmap.cli.main import main
+
+main()

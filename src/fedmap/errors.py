@@ -3,3 +3,7 @@
 
 class FedmapError(Exception):
     """A sentence that names the thing, its value and what is allowed. The command line prints it and exits with 1."""
+
+
+class Diverged(FedmapError):
+    """Training left the finite numbers."""

@@ -59,7 +59,7 @@ def write_report(study: Study, name: str, choice: Choice, rows: list[Row], folde
 def as_page(study: Study, stem: str, cuts: list[str], report: Report) -> str:
     """The report as Markdown, with its figures beside it."""
     parts = [f"# {study.line}", f"{study.paper} of the paper. " + said(cuts)]
-    parts += [f"- {finding}" for finding in report.findings]
+    parts += ["\n".join(f"- {finding}" for finding in report.findings)] if report.findings else []
     parts += [f"**{table.caption}**\n\n{table.markdown()}" for table in report.tables.values()]
     parts += [f"![{title}]({stem}-{title}.png)" for title in report.figures]
     return "\n\n".join(parts) + "\n"

@@ -43,7 +43,7 @@ class Fairness(Study):
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         rows: list[Row] = []
         for run in self.work(choice):
-            if run.done(root):
+            if run.done(root) and not run.diverged(root):
                 accuracies = run.result(root).final["personal_accuracy_per_client"]
                 where = {"column": run.column, "method": run.settings.method, "seed": run.settings.seed}
                 rows += [where | {"client": k, "accuracy": round(100 * accuracy, 3)} for k, accuracy in enumerate(accuracies)]

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from fedmap.client import MIN_STEPS
 from fedmap.data import load
+from fedmap.errors import Diverged
 from fedmap.federation import Federation, partition
 from fedmap.simulate import Result, Run, Settings, settings
+from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.rounds import one_thread
 from fedmap.simulate.store import StateStore
 from fedmap.simulate.workshop import Workshop
@@ -128,7 +130,11 @@ class FederatedRun:
         return self.settings.rounds
 
     def done(self, root: Path) -> bool:
-        return (root / self.name / "done").exists()
+        return (root / self.name / "done").exists() or self.diverged(root)
+
+    def diverged(self, root: Path) -> bool:
+        """Did its training leave the finite numbers? A study goes on without it, and says so."""
+        return (root / self.name / "diverged").exists()
 
     def seconds_a_step(self) -> float:
         """A round's training steps and the scoring of the global model, at the speed of a few steps now, shared by the workers."""
@@ -144,7 +150,11 @@ class FederatedRun:
             both = (record["global_accuracy"], record["personal_accuracy"])
             on_step(record["round"], "  ".join("  -  " if value is None else f"{100 * value:.1f}%" for value in both))
 
-        Run(self.resolved, federation_of(self.settings), root / self.name).go(True, on_round)
+        try:
+            Run(self.resolved, federation_of(self.settings), root / self.name).go(True, on_round)
+        except Diverged as sentence:
+            write_atomically(root / self.name / "diverged", f"{sentence}\n".encode())
+            on_step(self.steps, "diverged")
 
     def result(self, root: Path) -> Result:
         return Result.read(root / self.name)
@@ -152,7 +162,7 @@ class FederatedRun:
 
 def row(run: FederatedRun, root: Path) -> Row:
     """The numbers of a finished run that every table of runs has."""
-    made, result = run.settings, run.result(root)
+    made = run.settings
     names = {
         "global": "global_accuracy",
         "global_last_10": "global_accuracy_last_10",
@@ -161,8 +171,19 @@ def row(run: FederatedRun, root: Path) -> Row:
         "personal_all_clients": "personal_accuracy_all_clients",
     }
     where = {"column": run.column, "method": made.label, "group": run.group, "seed": made.seed, "rounds": made.rounds}
-    return where | {name: percent(result.final[of]) for name, of in names.items()}
+    if run.diverged(root):
+        return where | {"outcome": "diverged"} | dict.fromkeys(names)
+    result = run.result(root)
+    return where | {"outcome": "done"} | {name: percent(result.final[of]) for name, of in names.items()}
 
 
 def percent(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 2)
+
+
+def without_diverged(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """The runs that ended, of groups that ended in every column and with every seed; and a sentence for each that did not."""
+    lost = [r for r in rows if r["outcome"] == "diverged"]
+    groups = {(r["method"], r["group"]) for r in lost}
+    sentences = [f"{r['method']} ({r['group']}) on {r['column']}, seed {r['seed']}, diverged; this group is left out." for r in lost]
+    return [r for r in rows if (r["method"], r["group"]) not in groups], sentences

@@ -46,7 +46,7 @@ class Femnist(Study):
             {"column": run.column, "method": run.settings.method, "seed": run.settings.seed, "round": record["round"]}
             | {goal: percent(record[name]) for goal, name in GOALS.items()}
             for run in self.work(choice)
-            if run.done(root)
+            if run.done(root) and not run.diverged(root)
             for record in run.result(root).rounds
         ]
 

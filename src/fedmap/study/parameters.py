@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fedmap.report.plots import COLOURS, bare
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, COLUMNS, FederatedRun, cut, row, words
+from fedmap.study.federated import BY_NAME, COLUMNS, FederatedRun, cut, row, without_diverged, words
 
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 0.9)
 TRANSFERS = (("kd", 0.01), ("kd", 0.1), ("mmd", 0.01), ("mmd", 0.1))
@@ -51,13 +51,14 @@ class Parameters(Study):
         return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
+        rows, lost = without_diverged(rows)
         points = {
             name: (average(rows, name, "global"), average(rows, name, "personal")) for name in dict.fromkeys(r["group"] for r in rows)
         }
         columns = ", ".join(dict.fromkeys(r["column"] for r in rows))
         lines = [["FedAvg" if name == "default" else f"MAP, {name}", f"{a:.1f}", f"{p:.1f}"] for name, (a, p) in points.items()]
         table = Table(f"Mean of the last ten rounds, accuracy in %, average over {columns}", ["run", "global", "personal"], lines)
-        return Report({"parameters": table}, {"scatter": scatter(points, columns)}, verdicts(points))
+        return Report({"parameters": table}, {"scatter": scatter(points, columns)}, [*verdicts(points), *lost])
 
 
 STUDIES.add("parameters")(Parameters())

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, FederatedRun, cut, row, words
+from fedmap.study.federated import BY_NAME, FederatedRun, cut, row, without_diverged, words
 from fedmap.study.table_1_2 import signed
 
 READINGS = {
@@ -41,6 +41,7 @@ class Readings(Study):
         return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
+        rows, lost = without_diverged(rows)
         columns = list(dict.fromkeys(r["column"] for r in rows))
         head = ["run", *(f"{column} {goal}" for column in columns for goal in ("global", "personal", "personal, all clients"))]
         lines, better = [], []
@@ -62,7 +63,7 @@ class Readings(Study):
             f"Mean of the last ten rounds, accuracy in % (seeds {seeds}; in brackets the mean difference from FedAvg with the same seed)"
         )
         sentence = f"Above FedAvg in both accuracies in every column: {'; '.join(better) if better else 'none'}."
-        return Report({"readings": Table(caption, head, lines)}, {}, [sentence])
+        return Report({"readings": Table(caption, head, lines)}, {}, [sentence, *lost])
 
 
 STUDIES.add("readings")(Readings())

@@ -85,7 +85,8 @@ def goal_table(rows: list[Row], goal: str) -> Table:
         line = [METHODS[method].__name__ if method in METHODS else method]
         for name in columns:
             found, printed = best(rows, method, name, goal), PUBLISHED[goal].get((method, name))
-            line.append("-" if found is None else f"{found['last']:.1f}" + spread(found))
+            none = "diverged" if any(r["outcome"] == "diverged" and (r["method"], r["column"]) == (method, name) for r in rows) else "-"
+            line.append(none if found is None else f"{found['last']:.1f}" + spread(found))
             line.append("-" if found is None else f"{found['last_10']:.1f}")
             line.append("-" if printed is None else f"{printed:.1f}")
             line.append("-" if found is None or printed is None else signed(found["last"] - printed))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from fedmap.methods import METHODS
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, FederatedRun, cut, row, words
+from fedmap.study.federated import BY_NAME, FederatedRun, cut, row, without_diverged, words
 from fedmap.study.published import COMPLETE
 from fedmap.study.table_1_2 import signed
 
@@ -44,6 +44,7 @@ class Table3(Study):
         return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
+        rows, lost = without_diverged(rows)
         columns = list(dict.fromkeys(r["column"] for r in rows))
         lines, scores = [], {}
         for method, group in dict.fromkeys((r["method"], r["group"]) for r in rows):
@@ -60,7 +61,7 @@ class Table3(Study):
         for goal in ("global", "personal"):
             head += [f"{goal}, last round", "last 10", "paper", "difference", *(columns if len(columns) > 1 else [])]
         table = Table(f"Complete classes, accuracy in %, average over {', '.join(columns)}", head, lines)
-        return Report({"complete": table}, {}, verdicts(scores))
+        return Report({"complete": table}, {}, [*verdicts(scores), *lost])
 
 
 STUDIES.add("table-3")(Table3())

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from fedmap.data.augment import augment
-from fedmap.errors import Diverged
+from fedmap.errors import DivergenceError
 from fedmap.federation import Federation
 from fedmap.losses import Loss
 from fedmap.random import generator
@@ -149,7 +149,7 @@ class Client:
         """Mean training loss over all steps of this round so far. One that is not finite ends the run here."""
         value = float(self._losses) / max(self._losses_counted, 1)
         if not math.isfinite(value):
-            raise Diverged(
+            raise DivergenceError(
                 f"the training loss of client {self.number} is {value} in round {self.round} (lr {self.lr:g}); a smaller lr usually helps"
             )
         return value

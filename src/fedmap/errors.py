@@ -5,5 +5,5 @@ class FedmapError(Exception):
     """A sentence that names the thing, its value and what is allowed. The command line prints it and exits with 1."""
 
 
-class Diverged(FedmapError):
+class DivergenceError(FedmapError):
     """Training left the finite numbers."""

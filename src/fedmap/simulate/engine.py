@@ -12,7 +12,7 @@ from typing import Protocol
 
 import torch
 
-from fedmap.errors import Diverged, FedmapError
+from fedmap.errors import DivergenceError, FedmapError
 from fedmap.methods import Values
 from fedmap.simulate.shared import Layout, Memory
 from fedmap.simulate.workshop import Reply, Workshop
@@ -94,7 +94,7 @@ class Pool:
                     if kind == "sentence":
                         raise FedmapError(answer)
                     if kind == "diverged":
-                        raise Diverged(answer)
+                        raise DivergenceError(answer)
                     if kind == "traceback":
                         raise failure(task, round, key, answer)
                     replies[key] = self._read(worker, answer)
@@ -156,7 +156,7 @@ def _work(workshop: Workshop, pipe: Connection, parents: list[Connection], down_
                     end += place.nbytes
                 pipe.send(("done", (key, reply.numbers, places)))
             except FedmapError as sentence:
-                pipe.send(("diverged" if isinstance(sentence, Diverged) else "sentence", str(sentence)))
+                pipe.send(("diverged" if isinstance(sentence, DivergenceError) else "sentence", str(sentence)))
             except Exception:
                 pipe.send(("traceback", traceback.format_exc()))
     except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fedmap.client import MIN_STEPS
 from fedmap.data import load
-from fedmap.errors import Diverged
+from fedmap.errors import DivergenceError
 from fedmap.federation import Federation, partition
 from fedmap.simulate import Result, Run, Settings, settings
 from fedmap.simulate.folder import write_atomically
@@ -152,7 +152,7 @@ class FederatedRun:
 
         try:
             Run(self.resolved, federation_of(self.settings), root / self.name).go(True, on_round)
-        except Diverged as sentence:
+        except DivergenceError as sentence:
             write_atomically(root / self.name / "diverged", f"{sentence}\n".encode())
             on_step(self.steps, "diverged")
 

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -80,3 +81,14 @@ def test_clients_that_never_took_part_take_no_room_on_the_disk(tmp_path: Path) -
     store.put(500, 1, {"hpm": torch.ones(250_000)})
     assert path.stat().st_size > 2_000_000_000
     assert path.stat().st_blocks * 512 < 3_000_000
+
+
+def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = StateStore(INITIAL, 3, tmp_path / "states.bin")
+
+    def full(*given: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(FedmapError, match=r"cannot write .*states\.bin: No space left on device; whole rounds are kept"):
+        store.put(1, 1, state(1))

@@ -112,8 +112,8 @@ class Pool:
     def _read(self, worker: int, answer: tuple[int, dict[str, float], list[tuple[Layout, int]]]) -> Reply:
         key, numbers, places = answer
         memory = self._outboxes[worker].room(places[-1][0].nbytes + places[-1][1])
-        up, state, result = (layout.read(memory, start) for layout, start in places)
-        return Reply(key, numbers, up, state, result)
+        up, result = (layout.read(memory, start) for layout, start in places)
+        return Reply(key, numbers, up, result)
 
     def _died(self, worker: int, task: str, round: int, key: int) -> FedmapError:
         self._processes[worker].join(5)
@@ -149,7 +149,7 @@ def _work(workshop: Workshop, pipe: Connection, parents: list[Connection], down_
             try:
                 reply = workshop.do(task, round, key, layout.read(down_memory.room(layout.nbytes)))
                 places = []
-                for values in (reply.up, reply.state, reply.result):
+                for values in (reply.up, reply.result):
                     place = Layout.of(values)
                     place.write(values, outbox.room(end + place.nbytes), end)
                     places.append((place, end))

@@ -96,8 +96,6 @@ class Run:
                 down = method.download(state)
                 replies = engine.map("train", round, self.select(round), down)
                 state = method.aggregate(self._server(round), state, self._uploads(replies))
-                for reply in replies:
-                    store.put(reply.key, round, reply.state)
                 record = self._record(round, replies, down)
                 record |= self._global_accuracy(self._correct(engine, state))
                 record["seconds"] = time.perf_counter() - began

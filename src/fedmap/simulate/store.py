@@ -1,7 +1,6 @@
 """The clients' private states, in memory or in a file. Each client has two slots: a new state goes to the slot that is
 not in use, so the state of the last whole round is never overwritten and the file itself is the checkpoint."""
 
-import mmap
 import os
 import struct
 import weakref
@@ -25,14 +24,20 @@ class StateStore:
         self._slot = ALIGNMENT + self._layout.nbytes
         self._memory = Memory() if path is None else None
         self._fd = self._memory.fd if self._memory else os.open(path, os.O_RDWR | os.O_CREAT)  # type: ignore[arg-type]
+        self._path = path
         if path is not None:
             weakref.finalize(self, os.close, self._fd)
-        size = max(2 * clients * self._slot, 1)
-        os.ftruncate(self._fd, size)  # sparse: what is never written takes no room
-        self._map = mmap.mmap(self._fd, size)
+        os.ftruncate(self._fd, max(2 * clients * self._slot, 1))  # sparse: what is never written takes no room
 
     def _headers(self, client: int) -> list[tuple[int, int]]:
-        return [HEADER.unpack_from(self._map, (2 * client + slot) * self._slot) for slot in (0, 1)]
+        return [HEADER.unpack(os.pread(self._fd, HEADER.size, (2 * client + slot) * self._slot)) for slot in (0, 1)]
+
+    def _packed(self, client: int, slot: int) -> bytearray:
+        """A slot's state, read and not mapped: a mapped file counts as this process's memory, and there are thousands of clients."""
+        packed, start, end = bytearray(self._layout.nbytes), (2 * client + slot) * self._slot + ALIGNMENT, 0
+        while end < len(packed):
+            end += os.preadv(self._fd, [memoryview(packed)[end:]], start + end)
+        return packed
 
     def round_of(self, client: int) -> int:
         """The round that the client's state was made in; 0 where it has none of its own."""
@@ -44,11 +49,10 @@ class StateStore:
         rounds = [round for round, _ in self._headers(client)]
         if max(rounds) == 0:
             return self.initial
-        return self._layout.read(self._map, (2 * client + rounds.index(max(rounds))) * self._slot + ALIGNMENT)
+        return self._layout.read(self._packed(client, rounds.index(max(rounds))))
 
     def put(self, client: int, round: int, state: Values) -> None:
-        """Write a new state into the slot that is not in use. Written as a file, not through the mapping: a full disk is then an
-        error that can be told, not a signal."""
+        """Write a new state into the slot that is not in use."""
         if not self.initial:
             return
         if Layout.of(state) != self._layout:
@@ -59,8 +63,12 @@ class StateStore:
         self._layout.write(state, packed)
         rounds = [r for r, _ in self._headers(client)]
         start = (2 * client + (1 - rounds.index(max(rounds)))) * self._slot
-        _write_all(self._fd, packed, start + ALIGNMENT)
-        _write_all(self._fd, HEADER.pack(round, zlib.crc32(packed)), start)
+        try:
+            _write_all(self._fd, packed, start + ALIGNMENT)
+            _write_all(self._fd, HEADER.pack(round, zlib.crc32(packed)), start)
+        except OSError as wrong:
+            where = self._path or "the clients' states"
+            raise FedmapError(f"cannot write {where}: {wrong.strerror}; whole rounds are kept, and the run can be resumed") from None
 
     def forget_after(self, round: int) -> None:
         """Drop states of a round that was not completed."""
@@ -77,8 +85,7 @@ class StateStore:
         if found != round:
             raise FedmapError(f"the checkpoint has client {client}'s state of round {found}, not of round {round}; the run cannot go on")
         slot = [r for r, _ in self._headers(client)].index(round)
-        start = (2 * client + slot) * self._slot + ALIGNMENT
-        if zlib.crc32(memoryview(self._map)[start : start + self._layout.nbytes]) != self._headers(client)[slot][1]:
+        if zlib.crc32(self._packed(client, slot)) != self._headers(client)[slot][1]:
             raise FedmapError(
                 f"the checkpoint of client {client}'s state (round {round}) is damaged: its checksum differs; the run cannot go on"
             )

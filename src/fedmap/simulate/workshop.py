@@ -20,7 +20,6 @@ class Reply(NamedTuple):
     key: int  # the client, or the part of the test set
     numbers: dict[str, float]
     up: Values = {}
-    state: Values = {}
     result: Values = {}
 
 
@@ -46,7 +45,8 @@ class Workshop:
         return Client(self.federation, number, round, self.training, self.seed, self.bench)
 
     def train(self, round: int, number: int, down: Values) -> Reply:
-        """One client's round, with its accuracy before and after."""
+        """One client's round, with its accuracy before and after. The state that it leaves goes from here into the store, whichever
+        process this is: it counts once the round is committed."""
         client, state = self._client(number, round), self.store[number]
         numbers: dict[str, float] = {"samples": client.samples}
         before = self.method.downloaded(down, state)
@@ -55,7 +55,8 @@ class Workshop:
         local = self.method.local_round(client, down, state)
         numbers["loss"] = client.mean_loss
         numbers["accuracy"] = client.accuracy(self.method.predictor(self.bench, local.personal))
-        return Reply(number, numbers, up=local.up, state=local.state)
+        self.store.put(number, round, local.state)
+        return Reply(number, numbers, up=local.up)
 
     def evaluate(self, round: int, part: int, down: Values) -> Reply:
         """Which samples of one part of the global test set does the model classify rightly?"""

@@ -1,7 +1,20 @@
 """The paper's tables and figures, each one declared in a module of its own."""
 
-from fedmap.study import fairness, femnist, joint, parameters, readings, table_1_2, table_3
+from fedmap.study import (
+    fairness,
+    femnist,
+    joint,
+    missing_features,
+    parameters,
+    partial_classes,
+    proxy_drift,
+    readings,
+    table_1_2,
+    table_3,
+    two_client_demo,
+)
 from fedmap.study.base import STUDIES, Choice, Report, Study
 
 __all__ = ["STUDIES", "Choice", "Report", "Study"]
-__all__ += [module.__name__ for module in (table_1_2, table_3, joint, fairness, parameters, femnist, readings)]
+__all__ += [module.__name__ for module in (table_1_2, table_3, missing_features, proxy_drift, partial_classes, two_client_demo)]
+__all__ += [module.__name__ for module in (joint, fairness, parameters, femnist, readings)]

@@ -79,7 +79,7 @@ def seconds_a_training_step(data: str, net: str, batch: int, federation: Federat
 def _seconds_on_a_small_net(method: str, params: str) -> float:
     federation = partition(load("synthetic"), 2, kind="iid")
     epochs = 20 * 64 / float(federation.counts[0].sum())  # twenty steps: enough for a second stage
-    made = settings({"data": "synthetic", "net": "mlp", "epochs": epochs, "method": method, "params": json.loads(params)})
+    made = settings({"data": "synthetic", "net": "lenet", "epochs": epochs, "method": method, "params": json.loads(params)})
     return seconds_of_a_client(made, federation)
 
 

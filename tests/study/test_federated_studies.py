@@ -1,0 +1,158 @@
+"""Every study of federated runs, end to end at smoke scale, and what its tables say."""
+
+import json
+from pathlib import Path
+from statistics import mean
+
+import pytest
+import safetensors
+from typer.testing import CliRunner
+
+from fedmap.cli.main import app
+from fedmap.errors import FedmapError
+from fedmap.study import STUDIES
+from fedmap.study.base import Choice, from_csv
+from fedmap.study.carry import carry_out, plan, write_report
+from fedmap.study.federated import SMOKE, FederatedRun, row, without_diverged
+from fedmap.study.published import AGGREGATION, COMPLETE, PERSONALISATION, table
+from fedmap.study.table_1_2 import best, goal_table
+
+FEW = {"parameters": {}, "table-3": {"methods": ["fedavg", "fedrs", "map"]}, "femnist": {"columns": ["Q=0.1, E=2", "Q=0.3, E=5"]}}
+STUDIES_OF_RUNS = ["table-1-2", "joint", "table-3", "fairness", "parameters", "femnist", "readings"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs are shared by the studies here, as they are for users."""
+    return tmp_path_factory.mktemp("runs")
+
+
+def carried_out(name: str, runs: Path, out: Path, **chosen: object) -> tuple[Choice, list[Path]]:
+    study = STUDIES[name]
+    choice = study.choice("smoke", **chosen)  # type: ignore[arg-type]
+    planned = plan(study, choice, runs)
+    carry_out([work for work, _ in planned.left], runs, lambda work: lambda step, now: None)
+    return choice, write_report(study, name, choice, study.collect(choice, runs), out)
+
+
+@pytest.mark.parametrize("name", STUDIES_OF_RUNS)
+def test_a_study_at_smoke_scale_writes_its_numbers_tables_and_figures_and_is_not_done_twice(name: str, runs: Path, tmp_path: Path) -> None:
+    choice, written = carried_out(name, runs, tmp_path, **FEW.get(name, {}))
+    study = STUDIES[name]
+    assert all(path.stat().st_size > 100 for path in written)
+    endings = {path.suffix for path in written}
+    report = study.report(from_csv(written[0]))
+    assert report.findings
+    assert {".csv", ".md"} <= endings
+    assert (".tex" in endings) == bool(report.tables)
+    assert ({".png", ".svg"} <= endings) == bool(report.figures)
+    assert "Smaller than the paper: data fashion-mini" in written[-1].read_text()
+    again = plan(study, choice, runs)
+    assert again.left == []
+    before = {path: path.read_bytes() for path in written if path.suffix != ".svg"}  # matplotlib draws new names into an SVG
+    write_report(study, name, choice, study.collect(choice, runs), tmp_path)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_table_1_and_2_show_the_runs_numbers_beside_the_printed_ones(runs: Path, tmp_path: Path) -> None:
+    _, written = carried_out("table-1-2", runs, tmp_path, methods=["fedavg", "fedrep", "map"], seeds=(0, 1))
+    rows = from_csv(written[0])
+    finals = [json.loads((runs / run / "final.json").read_text()) for run in names_of(runs, "map", "mlp")]
+    expected = mean(100 * final["global_accuracy"] for final in finals)
+    assert len(finals) == 2
+    found = best(rows, "map", "fashion-mnist/mlp", "global")
+    assert found is not None
+    assert found["last"] == pytest.approx(expected, abs=0.01)
+    line = next(line for line in goal_table(rows, "global").lines if line[0] == "MAP")
+    assert line[1].startswith(f"{expected:.1f} (± ")
+    assert line[3] == "88.1"
+    assert float(line[4].replace("−", "-")) == pytest.approx(expected - 88.1, abs=0.06)
+    assert next(line for line in goal_table(rows, "global").lines if line[0] == "FedRep")[1:] == ["-", "-", "-", "-"]
+
+
+def names_of(runs: Path, method: str, net: str) -> list[str]:
+    return sorted(
+        path.name
+        for path in runs.glob(f"{method}-fashion-mini-{net}-*")
+        if '"share"' not in (path / "run.toml").read_text() and default(path)
+    )
+
+
+def default(path: Path) -> bool:
+    text = (path / "run.toml").read_text()
+    return all(part in text for part in ("alpha = 0.9", 'transfer = "kd"', "weight = 0.01", "stage_one = 1.0", 'partition = "incomplete"'))
+
+
+def test_a_stopped_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    chosen = {"methods": ("map",), "columns": ("fashion-mnist/lenet",)}
+    choice = STUDIES["table-1-2"].choice("smoke", **chosen)
+    work = STUDIES["table-1-2"].work(choice)
+
+    def stop(step: int, now: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(work, tmp_path / "a", lambda work: stop)
+    assert not work[0].done(tmp_path / "a")
+    for root in ("a", "b"):
+        carry_out(work, tmp_path / root, lambda work: lambda step, now: None)
+    models = [tmp_path / root / work[0].name / "global.safetensors" for root in ("a", "b")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    assert safetensors.safe_open(models[0], framework="pt").keys()
+
+
+def test_a_run_that_diverges_is_said_to_have_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    choice = Choice("smoke")
+    given = {**SMOKE, "net": "mlp", "method": "fedavg"}
+    lost = FederatedRun(choice, "fashion-mnist/mlp", lr=1e8, **given)
+    told: list[str] = []
+    lost.go(tmp_path, lambda step, now: told.append(now))
+    assert told[-1] == "diverged"
+    assert lost.done(tmp_path)
+    rows = [row(lost, tmp_path)]
+    assert goal_table(rows, "global").lines[0][1] == "diverged"
+    kept, sentences = without_diverged([*rows, rows[0] | {"group": "other", "outcome": "done"}])
+    assert [r["group"] for r in kept] == ["other"]
+    assert "diverged" in sentences[0]
+
+
+def test_the_printed_tables_are_copied_rightly() -> None:
+    """The paper's own average column is the mean of the eight others, up to its rounding."""
+    for text in (AGGREGATION, PERSONALISATION):
+        numbers = table(text)
+        for method in {method for method, _ in numbers}:
+            columns = [value for (name, column), value in numbers.items() if name == method and column != "average"]
+            assert len(columns) == 8
+            assert mean(columns) == pytest.approx(numbers[method, "average"], abs=0.071), method
+    assert len(COMPLETE) == 11
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"scale": "huge"}, "there is no scale 'huge'; there are: smoke, small, paper"),
+        (
+            {"scale": "smoke", "columns": ["fashion-mnist/lenet5"]},
+            "has no column 'fashion-mnist/lenet5'; did you mean 'fashion-mnist/lenet'",
+        ),
+        ({"scale": "smoke", "methods": ["fedsgd"]}, "has no method 'fedsgd'"),
+    ],
+)
+def test_a_wrong_choice_is_one_clear_sentence(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(FedmapError, match=sentence):
+        STUDIES["table-1-2"].choice(**given)  # type: ignore[arg-type]
+
+
+def test_the_command_shows_a_plan_and_can_stop_there(tmp_path: Path) -> None:
+    arguments = ["study", "table-1-2", "--scale", "smoke", "--methods", "fedavg,map", "--plan", "--workers", "1"]
+    shown = CliRunner().invoke(app, [*arguments, "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    assert shown.exit_code == 0, shown.output
+    assert "2 to do, 0 done already" in shown.output
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_lists_the_studies() -> None:
+    shown = CliRunner().invoke(app, ["study"])
+    assert shown.exit_code == 0
+    assert all(name in shown.output for name in STUDIES)

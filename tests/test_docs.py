@@ -46,6 +46,8 @@ def test_a_command_of_the_docs_runs(command: str, tmp_path: Path, monkeypatch: p
     if words[0] == "resume":
         fedmap.run("fedavg", fedmap.partition(fedmap.load("synthetic"), 4), net="mlp", rounds=1, epochs=0.2, fraction=0.2, out=words[1])
     less = {"run": LESS, "compare": [*LESS, "--seeds", "0"], "demo": ["--rounds", "1", "--workers", "1"]}.get(words[0], [])
+    if words[0] == "study" and len(words) > 1:  # tests/study runs every study to its end
+        less = ["--scale", "smoke", "--plan", "--workers", "1"]
     done = CliRunner().invoke(app, [*words, *less], catch_exceptions=False)
     assert done.exit_code == 0, done.output
 

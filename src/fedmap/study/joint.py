@@ -1,6 +1,7 @@
 """The joint look: one point a method, its global accuracy across and its personal accuracy up, from the runs of tables 1 and 2."""
 
 from statistics import mean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from fedmap.study.published import PUBLISHED
 from fedmap.study.table_1_2 import Tables12, best, ordered
 
 OURS = ("map", "scamap")
+PLACES = [step * 10 for n in range(20) for step in ((n, -n) if n else (0,))]  # of a label, above or below its point, nearest first
 
 
 class Joint(Tables12):
@@ -25,8 +27,8 @@ class Joint(Tables12):
         better = [m for m in ours if m not in OURS and "map" in ours and all(a > b for a, b in zip(ours[m], ours["map"], strict=True))]
         figure = Figure(figsize=(10, 4.6), layout="constrained")
         left, right = figure.subplots(1, 2)
-        scatter(left, ours, f"Here, mean of the last ten rounds ({', '.join(columns)})")
-        scatter(right, theirs, "The paper, the same columns, last round")
+        scatter(figure, left, ours, f"Here, mean of the last ten rounds ({', '.join(columns)})")
+        scatter(figure, right, theirs, "The paper, the same columns, last round")
         verdict = (
             f"above MAP in both: {', '.join(better)}" if better else "no other method is above MAP in both (the paper's claim holds here)"
         )
@@ -45,20 +47,22 @@ def measured(rows: list[Row], method: str, columns: list[str]) -> tuple[float, f
     return across, up
 
 
-def scatter(axes: Axes, points: dict[str, tuple[float, float]], title: str) -> None:
+def scatter(figure: Figure, axes: Axes, points: dict[str, tuple[float, float]], title: str) -> None:
     for method, (across, up) in points.items():
         mine = method in OURS
         axes.scatter(across, up, s=46 if mine else 26, color=COLOURS[3] if mine else COLOURS[2], marker="D" if mine else "o", zorder=3)
-        axes.annotate(
-            METHODS[method].__name__,
-            (across, up),
-            xytext=(4, 4),
-            textcoords="offset points",
-            fontsize=7,
-            weight="bold" if mine else "normal",
-        )
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")
     axes.margins(0.12)
     bare(axes)
+    figure.draw_without_rendering()  # only now is it known where the points will be, in pixels
+    taken: list[tuple[float, float]] = []
+    for method, (across, up) in sorted(points.items(), key=lambda item: item[1]):
+        x, y = axes.transData.transform((across, up))
+        dy = next(dy for dy in PLACES if all(abs(x - other) > 55 or abs(y + dy - height) >= 10 for other, height in taken))
+        taken.append((x, y + dy))
+        look: dict[str, Any] = {"fontsize": 7, "weight": "bold" if method in OURS else "normal", "va": "center"}
+        if dy:
+            look["arrowprops"] = {"arrowstyle": "-", "color": "#AAAAAA", "linewidth": 0.5}
+        axes.annotate(METHODS[method].__name__, (across, up), xytext=(8, 72 / 100 * dy), textcoords="offset points", **look)

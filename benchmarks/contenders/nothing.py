@@ -1,0 +1,12 @@
+"""A method of fedmap's whose clients train nothing: what is left is the price of a client call."""
+
+from fedmap import Method
+from fedmap.client import Client
+from fedmap.methods import Local, Values
+
+
+class Nothing(Method):
+    """Clients send back what they got."""
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        return Local(up={"model": down["model"]}, state=state, personal={"model": down["model"]})

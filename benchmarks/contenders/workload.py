@@ -1,0 +1,188 @@
+"""What every contender shares: the workload, its data, and the turns that the harness gives. It needs torch alone, since each peer
+runs in an environment of its own."""
+
+import json
+import math
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nets import CLASSES, build, parameters
+
+EVALUATION_BATCH = 250
+Pair = tuple[Tensor, Tensor]
+N = TypeVar("N", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One round's work. Every client has the same number of samples, so that it does not matter who is drawn."""
+
+    net: str
+    shape: tuple[int, ...]
+    train: int  # samples of each client
+    test: int
+    global_test: int
+    epochs: int
+    clients: int = 100
+    clients_a_round: int = 20
+    batch: int = 64
+    lr: float = 0.03
+    momentum: float = 0.9
+    weight_decay: float = 1e-5
+    method: str = "fedavg"
+    rounds: int = 1
+    count: bool = False  # the harness compares the contenders' work before it times them; a timed round counts nothing
+    options: dict[str, Any] = field(default_factory=dict)  # the contender's own, such as fedmap's kernels
+
+    @classmethod
+    def read(cls, text: str) -> "Workload":
+        given = json.loads(text)
+        return cls(**given | {"shape": tuple(given["shape"])})
+
+    def write(self) -> str:
+        return json.dumps(asdict(self))
+
+    @property
+    def fraction(self) -> float:
+        return self.clients_a_round / self.clients
+
+    @property
+    def steps(self) -> int:
+        """SGD steps in a round. Ditto trains a second model for as long again."""
+        of_a_client = self.epochs * math.ceil(self.train / self.batch)
+        return self.clients_a_round * of_a_client * (2 if self.method == "ditto" else 1)
+
+    @property
+    def scored(self) -> int:
+        """Samples that are classified for accuracies: the global model's, and each trained client's own."""
+        return self.global_test + self.clients_a_round * self.test
+
+    def build(self) -> nn.Sequential:
+        net = build(self.net, self.shape)
+        return counted(net) if self.count else net
+
+    def optimiser(self, net: nn.Module) -> torch.optim.SGD:
+        """Scaffold's variates are made for plain SGD; every other method has momentum and decay."""
+        if self.method == "scaffold":
+            return torch.optim.SGD(net.parameters(), lr=self.lr)
+        return torch.optim.SGD(net.parameters(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+
+
+class Data:
+    """Noise with random labels, the same for every contender: a client's samples lie together, first those to train on."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        rng = torch.Generator().manual_seed(0)
+        each = workload.train + workload.test
+        self.x = torch.randn(workload.clients * each, *workload.shape, generator=rng)
+        self.y = torch.randint(CLASSES, (len(self.x),), generator=rng)
+        self.owner = torch.arange(workload.clients).repeat_interleave(each)
+        self.global_test = (
+            torch.randn(workload.global_test, *workload.shape, generator=rng),
+            torch.randint(CLASSES, (workload.global_test,), generator=rng),
+        )
+
+    def _part(self, client: int, start: int, stop: int) -> Pair:
+        first = client * (self.workload.train + self.workload.test)
+        return self.x[first + start : first + stop], self.y[first + start : first + stop]
+
+    def train(self, client: int) -> Pair:
+        return self._part(client, 0, self.workload.train)
+
+    def test(self, client: int) -> Pair:
+        return self._part(client, self.workload.train, self.workload.train + self.workload.test)
+
+
+class Batches:
+    """A loader without a DataLoader's costs: a new order each time, the last and short batch included."""
+
+    def __init__(self, x: Tensor, y: Tensor, size: int) -> None:
+        self.x, self.y, self.size = x, y, size
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.y) / self.size)
+
+    def __iter__(self) -> Iterator[Pair]:
+        for index in torch.split(torch.randperm(len(self.y)), self.size):
+            yield self.x[index], self.y[index]
+
+
+def train(net: nn.Module, optimiser: torch.optim.Optimizer, batches: Batches, epochs: int) -> None:
+    """The usual loop, for contenders whose users write it themselves."""
+    net.train()
+    for _ in range(epochs):
+        for x, y in batches:
+            optimiser.zero_grad()
+            F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+
+def accuracy(net: nn.Module, x: Tensor, y: Tensor) -> float:
+    net.eval()
+    parts = zip(torch.split(x, EVALUATION_BATCH), torch.split(y, EVALUATION_BATCH), strict=True)
+    with torch.inference_mode():
+        return sum(int((net(samples).argmax(1) == labels).sum()) for samples, labels in parts) / len(y)
+
+
+# Counted by the nets themselves; in shared memory, so that forked workers count too.
+STEPS, SCORED = multiprocessing.Value("q"), multiprocessing.Value("q")
+
+
+def add(steps: int, scored: int) -> None:
+    for counter, more in ((STEPS, steps), (SCORED, scored)):
+        with counter.get_lock():
+            counter.value += more
+
+
+def count(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    if layer.training:
+        add(1, 0)
+    else:
+        add(0, len(inputs[0]))
+
+
+def counted(net: N) -> N:
+    """The net, whose classifier counts how often it trains and how many samples it scores."""
+    [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1].register_forward_pre_hook(count)
+    return net
+
+
+class Turns:
+    """The harness writes a line, the contender does one round and answers with a line; in between it waits and uses no CPU."""
+
+    def __init__(self) -> None:
+        # Answers go to the real standard output; whatever else is printed joins the log on standard error.
+        self._answers = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        self._began = 0.0
+
+    def begin(self, net: nn.Module, *packages: str) -> None:
+        """All is set up: wait for the first round."""
+        self._answer({"parameters": parameters(net), "versions": {name: version(name) for name in ("torch", *packages)}})
+
+    def end(self) -> None:
+        """A round is done: answer, and wait for the next one."""
+        self._answer({"seconds": time.perf_counter() - self._began, "steps": STEPS.value, "scored": SCORED.value})
+
+    def _answer(self, what: dict[str, Any]) -> None:
+        print(json.dumps(what), file=self._answers, flush=True)
+        if not sys.stdin.readline():
+            os._exit(0)  # no more rounds; frameworks that own their loop know no other way to leave it
+        add(-STEPS.value, -SCORED.value)
+        self._began = time.perf_counter()
+
+
+def given() -> Workload:
+    """The workload on the command line."""
+    return Workload.read(sys.argv[1])

@@ -83,7 +83,7 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     watch = Stopwatch()
 
     def forward() -> str:
-        return "forward" if torch.is_grad_enabled() else "forward of a teacher"
+        return "forward" if torch.is_grad_enabled() else "forward without gradient: teacher, evaluation"
 
     for function in ("__call__", "features", "classify"):
         watch.on(Model, function, forward)

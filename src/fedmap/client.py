@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fedmap.data.augment import augment
 from fedmap.errors import DivergenceError
 from fedmap.federation import Federation
+from fedmap.kernels.linear import straight_gradients
 from fedmap.losses import Loss
 from fedmap.random import generator
 from fedmap.vector import SGD, Bench, Model
@@ -93,8 +94,9 @@ class Client:
         x, y = self.train_data
         while True:  # a new order each epoch; the last, short batch is kept
             order = torch.from_numpy(self._rng.permutation(len(y)))
-            for samples, labels in zip(torch.split(x[order], size), torch.split(y[order], size), strict=True):
-                yield (augment(samples, self._rng, dataset.black) if dataset.augment else samples), labels
+            for index in torch.split(order, size):  # a batch at a time: it is still in the cache when the net reads it
+                samples = x[index]
+                yield (augment(samples, self._rng, dataset.black) if dataset.augment else samples), y[index]
 
     def batches(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The next batches of this round's one stream: a second stage goes on where the first one stopped."""
@@ -103,8 +105,9 @@ class Client:
     def gradient(self, model: Model, loss: Loss, x: Tensor, y: Tensor) -> None:
         """The gradient of the loss into `model.grads`; its value counts in the round's mean training loss."""
         model.grads.zero_()
-        value = loss(model, x, y)
-        value.backward()  # type: ignore[no-untyped-call]
+        with straight_gradients():
+            value = loss(model, x, y)
+            value.backward()  # type: ignore[no-untyped-call]
         self._losses += value.detach()
         self._losses_counted += 1
 

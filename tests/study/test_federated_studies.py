@@ -146,6 +146,17 @@ def test_the_command_shows_a_plan_and_can_stop_there(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_the_command_reports_what_is_done_and_says_when_nothing_is(runs: Path, tmp_path: Path) -> None:
+    arguments = ["study", "readings", "--scale", "smoke", "--report", "--quiet", "--workers", "1", "--out", str(tmp_path)]
+    shown = CliRunner().invoke(app, [*arguments, "--runs", str(tmp_path / "none")])
+    assert isinstance(shown.exception, FedmapError)
+    assert "no finished work" in str(shown.exception)
+    carried_out("readings", runs, tmp_path / "first")
+    shown = CliRunner().invoke(app, [*arguments, "--runs", str(runs)])
+    assert shown.exit_code == 0, shown.output
+    assert "MAP, released, alpha 0.9" in shown.output
+
+
 def test_the_command_lists_the_studies() -> None:
     shown = CliRunner().invoke(app, ["study"])
     assert shown.exit_code == 0

@@ -247,6 +247,7 @@ def study(
     out: Annotated[Path, option("--out", "Folder for tables and figures (studies).", HOW)] = Path("studies"),
     runs: Annotated[Path, option("--runs", "Folder of the runs, shared by all studies (runs).", HOW)] = Path("runs"),
     plan: Annotated[bool, option("--plan", "Show what would be done, and stop.", HOW)] = False,
+    report: Annotated[bool, option("--report", "Do no work; write the tables and figures of what is done.", HOW)] = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Make a table or figure of the paper, beside the published numbers.
@@ -266,7 +267,7 @@ def study(
         "data_dir": data_dir,
     }
     with stoppable(runs, "the same command"):
-        studies.study(name, scale, chosen, out, runs, plan, quiet)
+        studies.study(name, scale, chosen, out, runs, plan, report, quiet)
 
 
 @app.command(rich_help_panel="Data")

@@ -16,17 +16,18 @@ from fedmap.study.base import OnStep, Work
 from fedmap.study.carry import Plan, carry_out, plan, said, write_report
 
 
-def study(name: str, scale: str, chosen: dict[str, Any], out: Path, runs: Path, plan_only: bool, quiet: bool) -> None:
+def study(name: str, scale: str, chosen: dict[str, Any], out: Path, runs: Path, plan_only: bool, report_only: bool, quiet: bool) -> None:
     its = STUDIES[name]
     choice = its.choice(scale, **chosen)
     screen = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     screen.print(f"{name}: {its.line}. {said(its.cuts(choice.scale))}")
-    planned = plan(its, choice, runs)
-    show_plan(planned, screen)
-    if plan_only:
-        return
-    with Progression(planned, screen).shown() as progression:
-        carry_out([work for work, _ in planned.left], runs, progression.of)
+    if not report_only:
+        planned = plan(its, choice, runs)
+        show_plan(planned, screen)
+        if plan_only:
+            return
+        with Progression(planned, screen).shown() as progression:
+            carry_out([work for work, _ in planned.left], runs, progression.of)
     written = write_report(its, name, choice, its.collect(choice, runs), out)
     print(written[-1].read_text())
     screen.print("written: " + ", ".join(str(path) for path in written))

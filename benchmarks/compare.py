@@ -397,6 +397,7 @@ def write(results: Results, page: Path) -> None:
     text = page.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise SystemExit(f"{page} needs one line {BEGIN} and one line {END}; what is between them is replaced")
+    results["workloads"] = {name: results["workloads"][name] for name in WORKLOADS if name in results["workloads"]}
     picture = Path("images") / "comparison.png"
     draw(results, page.parent / picture)
     before, after = text.split(BEGIN)[0], text.split(END)[1]

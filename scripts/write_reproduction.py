@@ -19,6 +19,7 @@ from fedmap.study.central import verdict
 from fedmap.study.table_1_2 import best, ordered, signed
 
 COMBINED = ("dittors", "scars", "map", "scamap")  # the paper's own combinations; "single" methods are all others
+ALL_SINGLES = {"global": 17, "personal": 19}  # two of them have no global model
 ORDER = [
     "table-1-2", "joint", "fairness", "readings", "parameters", "table-3", "femnist",
     "missing-features", "proxy-drift", "partial-classes", "two-client-demo",
@@ -59,7 +60,10 @@ def best_single(goal: str, wanted: tuple[str, ...]) -> Callable[[list[Row]], Jud
         ranking = sorted(singles, key=lambda m: -singles[m])
         above = singles[wanted[0]] > singles["fedavg"]
         said = ", ".join(f"{m} {singles[m]:.1f}" for m in ranking[:5])
-        return verdict(ranking[0] in wanted, above), f"of {len(ranking)} single methods the first are {said} (average of the columns)"
+        so_far = "" if len(singles) >= ALL_SINGLES[goal] else ", so far"
+        return verdict(
+            ranking[0] in wanted, above
+        ) + so_far, f"of {len(ranking)} single methods the first are {said} (average of the columns)"
 
     return judge
 
@@ -67,9 +71,9 @@ def best_single(goal: str, wanted: tuple[str, ...]) -> Callable[[list[Row]], Jud
 def nobody_above_in_both(rows: list[Row]) -> Judged:
     across, up = scores(rows, "global"), scores(rows, "personal")
     better = [m for m in across if m not in ("map", "scamap") and across[m] > across["map"] and up.get(m, 0) > up["map"]]
-    return verdict(
-        not better, across["map"] > across["fedavg"] and up["map"] > up["fedavg"]
-    ), f"above MAP in both: {', '.join(better) or 'none'}"
+    so_far = "" if len(across) >= ALL_SINGLES["global"] + len(COMBINED) else ", so far"
+    judged = verdict(not better, across["map"] > across["fedavg"] and up["map"] > up["fedavg"]) + so_far
+    return judged, f"above MAP in both, of {len(across)} methods: {', '.join(better) or 'none'}"
 
 
 def few_worse(rows: list[Row]) -> Judged:
@@ -154,7 +158,13 @@ def by_findings(name: str) -> Callable[[list[Row]], Judged]:
 
 
 CLAIMS = [
-    Claim("MAP is above FedAvg in aggregation and in personalisation", "table-1-2-paper", above_fedavg, ""),
+    Claim(
+        "MAP is above FedAvg in aggregation and in personalisation",
+        "table-1-2-paper",
+        above_fedavg,
+        "By less than in the paper (1.9 and 2.1 points in aggregation): alpha is 0.9 here, near the ordinary softmax. "
+        "MAP's global model is FedRS's to the bit, since with the released schedule its first stage is FedRS's training.",
+    ),
     Claim(
         "FedRS and Scaffold are the best single methods for aggregation",
         "table-1-2-paper",
@@ -172,7 +182,13 @@ CLAIMS = [
     Claim("Features and proxies of missing classes lose their meaning", "missing-features-small", by_findings("missing-features"), ""),
     Claim("Proxies of missing classes are pushed early and collapse", "proxy-drift-small", by_findings("proxy-drift"), ""),
     Claim("Other classes' samples hurt accuracy on the targeted ones", "partial-classes-small", by_findings("partial-classes"), ""),
-    Claim("After a download the local accuracy drops, and MAP cures it", "two-client-demo-small", by_findings("two-client-demo"), ""),
+    Claim(
+        "After a download the local accuracy drops, and MAP cures it",
+        "two-client-demo-small",
+        by_findings("two-client-demo"),
+        "The figure shows the downloaded model, and that drops with MAP too. What MAP changes is that the client does not depend on it: "
+        "its personal model is the HPM, which stays where it is while a new model is downloaded. One seed; the downloads swing widely.",
+    ),
 ]
 
 

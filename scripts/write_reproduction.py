@@ -62,7 +62,7 @@ def best_single(goal: str, wanted: tuple[str, ...]) -> Callable[[list[Row]], Jud
         said = ", ".join(f"{m} {singles[m]:.1f}" for m in ranking[:5])
         so_far = "" if len(singles) >= ALL_SINGLES[goal] else ", so far"
         return verdict(
-            ranking[0] in wanted, above
+            set(ranking[: len(wanted)]) == set(wanted), above
         ) + so_far, f"of {len(ranking)} single methods the first are {said} (average of the columns)"
 
     return judge

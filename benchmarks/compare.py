@@ -347,7 +347,8 @@ def markdown(results: Results, picture: str) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in sorted(results["versions"].items()))
     lines = [
         f"Measured on {about['cpu']}, {about['cores']} cores; Python {about['python']}, {versions}. A float32 matrix product reaches",
-        f"{peak:.0f} GFLOP/s on two threads. Medians of rounds taken in turns, made by `{results['command']}`. GFLOP/s are those of the",
+        f"{peak:.0f} GFLOP/s on two threads. Medians of rounds taken in turns, as many as each title says, made by",
+        f"`{results['command']}`. GFLOP/s are those of the",
         "dense formulas; fedmap's native backward skips products with a zero, so that its share of the peak says less about it.",
         "",
         f"![Seconds a round of every contender]({picture})",
@@ -418,7 +419,7 @@ def compare(workloads: list[str], contenders: list[str], rounds: int, out: Path)
     logs.mkdir(parents=True, exist_ok=True)
     results: Results = json.loads(file.read_text()) if file.exists() else {"workloads": {}, "versions": {}}
     which = "" if contenders == list(CONTENDERS) else f" --contenders {','.join(contenders)}"
-    results |= {"machine": machine(), "command": f"python benchmarks/compare.py --rounds {rounds}{which}"}
+    results |= {"machine": machine(), "command": f"python benchmarks/compare.py{which}"}
     for name in workloads:
         able = [contender for contender in contenders if WORKLOADS[name].method in CONTENDERS[contender].methods]
         result = measure(WORKLOADS[name], able, rounds, logs)

@@ -197,7 +197,10 @@ def section(stem: str, rows: list[Row], images: Path, page: Path) -> str:
     study = STUDIES[name]
     report = study.report(rows)
     command = f"fedmap study {name} --scale {scale}" + chosen(name, scale, rows)
-    parts = [f"## {study.line}", f"{study.paper}. {said(study.cuts(study.choice(scale).scale))}", f"```\n{command}\n```"]
+    cuts = study.cuts(study.choice(scale).scale)
+    if "--defaults" in command:
+        cuts = ["default parameters instead of the best of three groups, and only the methods below; all else is as printed"]
+    parts = [f"## {study.line}", f"{study.paper}. {said(cuts)}", f"```\n{command}\n```"]
     parts.append("\n".join(f"- {finding}" for finding in report.findings))
     parts += [f"{table.caption}:\n\n{table.markdown()}" for table in report.tables.values()]
     for title, figure in report.figures.items():

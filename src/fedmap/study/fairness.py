@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmap.report.plots import COLOURS, bare
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, COLUMNS, FederatedRun, cut, words
+from fedmap.study.federated import COLUMNS, FederatedRun, cut, place, words
 from fedmap.study.published import WORSE_OFF
 
 METHODS = ("fedavg", "map")
@@ -32,9 +32,7 @@ class Fairness(Study):
 
     def work(self, choice: Choice) -> list[FederatedRun]:
         return [
-            FederatedRun(
-                choice, name, **({"data": BY_NAME[name].data, "net": BY_NAME[name].net} | cut(choice.scale)), method=method, seed=seed
-            )
+            FederatedRun(choice, name, **place(name, choice.scale), method=method, seed=seed)
             for name in choice.columns
             for seed in choice.seeds
             for method in METHODS

@@ -47,6 +47,11 @@ def cut(scale: Scale, small: dict[str, Any] = SMALL, smoke: dict[str, Any] = SMO
     return cuts[scale]
 
 
+def place(column: str, scale: Scale) -> dict[str, Any]:
+    """The dataset and network of a column, with what the scale cuts."""
+    return {"data": BY_NAME[column].data, "net": BY_NAME[column].net} | cut(scale)
+
+
 def words(cuts: dict[str, Any]) -> list[str]:
     """What was cut, for people."""
     return [f"{name} {value}" for name, value in cuts.items()]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fedmap.report.plots import COLOURS, bare
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, COLUMNS, FederatedRun, cut, row, without_diverged, words
+from fedmap.study.federated import COLUMNS, FederatedRun, cut, place, row, without_diverged, words
 
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 0.9)
 TRANSFERS = (("kd", 0.01), ("kd", 0.1), ("mmd", 0.01), ("mmd", 0.1))
@@ -37,7 +37,7 @@ class Parameters(Study):
     def work(self, choice: Choice) -> list[FederatedRun]:
         found = []
         for name in choice.columns:
-            given = {"data": BY_NAME[name].data, "net": BY_NAME[name].net} | cut(choice.scale)
+            given = place(name, choice.scale)
             for seed in choice.seeds:
                 found.append(FederatedRun(choice, name, **given, method="fedavg", seed=seed))
                 for alpha in ALPHAS:

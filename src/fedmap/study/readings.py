@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, FederatedRun, cut, row, without_diverged, words
+from fedmap.study.federated import FederatedRun, cut, place, row, without_diverged, words
 from fedmap.study.table_1_2 import signed
 
 READINGS = {
@@ -29,7 +29,7 @@ class Readings(Study):
     def work(self, choice: Choice) -> list[FederatedRun]:
         found = []
         for name in choice.columns:
-            given = {"data": BY_NAME[name].data, "net": BY_NAME[name].net} | cut(choice.scale)
+            given = place(name, choice.scale)
             for seed in choice.seeds:
                 found.append(FederatedRun(choice, name, **given, method="fedavg", seed=seed))
                 found += [

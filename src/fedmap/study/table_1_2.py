@@ -8,7 +8,7 @@ from typing import ClassVar
 from fedmap.methods import METHODS, find_method
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, COLUMNS, FederatedRun, cut, row, words
+from fedmap.study.federated import COLUMNS, FederatedRun, cut, place, row, words
 from fedmap.study.published import PERSONALISATION, PUBLISHED, table
 
 GOALS = {"global": "Aggregation (Table 1): the global model on every class", "personal": "Personalisation (Table 2): personal models"}
@@ -43,16 +43,14 @@ STUDIES.add("table-1-2")(Tables12())
 def runs(choice: Choice) -> Iterator[FederatedRun]:
     """One after the other those that share a federation."""
     for name in choice.columns:
-        column = BY_NAME[name]
         for seed in choice.seeds:
             for method in choice.methods:
                 for group, params in groups(method, choice).items():
-                    given = {"data": column.data, "net": column.net} | cut(choice.scale)
-                    yield FederatedRun(choice, name, group, **given, method=method, params=params, seed=seed)
+                    yield FederatedRun(choice, name, group, **place(name, choice.scale), method=method, params=params, seed=seed)
 
 
 def groups(method: str, choice: Choice) -> dict[str, Row]:
-    """The method's default parameters; at the paper's scale its three groups, or three repeats where there is nothing to vary."""
+    """The method's default parameters; at the paper's scale its three groups, where there is something to vary."""
     if choice.defaults_only or choice.scale != "paper":
         return {"default": {}}
     return {f"group {i + 1}": params for i, params in enumerate(find_method(method).groups)} or {"default": {}}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from fedmap.methods import METHODS
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import BY_NAME, FederatedRun, cut, row, without_diverged, words
+from fedmap.study.federated import FederatedRun, cut, place, row, without_diverged, words
 from fedmap.study.published import COMPLETE
 from fedmap.study.table_1_2 import signed
 
@@ -32,9 +32,8 @@ class Table3(Study):
     def work(self, choice: Choice) -> list[FederatedRun]:
         scene = {"partition": "dirichlet", "partition_params": {"alpha": 0.5}}
         return [
-            FederatedRun(choice, name, group, **place, **scene, method=method, params=params, seed=seed)
+            FederatedRun(choice, name, group, **place(name, choice.scale), **scene, method=method, params=params, seed=seed)
             for name in choice.columns
-            for place in [{"data": BY_NAME[name].data, "net": BY_NAME[name].net} | cut(choice.scale)]
             for seed in choice.seeds
             for method in choice.methods
             for group, params in (SHARES if method in ("fedrs", "map") else {"default": {}}).items()

@@ -1,55 +1,90 @@
-"""The linear layer that adds its gradient straight to `grad`: the same numbers as `nn.Linear`, and an ordinary layer outside."""
+"""Linear layers that add their gradients straight to `grad`: the same numbers as `nn.Sequential`, and ordinary layers outside."""
+
+import copy
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fedmap.kernels.linear import Linear, straight_gradients
+from fedmap.kernels import linear
+from fedmap.kernels.linear import Layers, straight_gradients
 
 
-def pair(bias: bool) -> tuple[nn.Linear, nn.Linear]:
+def layers(*, bias: bool = True) -> tuple[nn.Module, ...]:
     torch.manual_seed(0)
-    plain, ours = nn.Linear(37, 11, bias=bias), Linear(37, 11, bias=bias)
-    ours.load_state_dict(plain.state_dict())
-    for layer in (plain, ours):
-        for parameter in layer.parameters():
+    return nn.Flatten(), nn.Linear(36, 20), nn.ReLU(), nn.Linear(20, 11, bias=bias), nn.ReLU(), nn.Linear(11, 3)
+
+
+def pair(*, bias: bool = True) -> tuple[nn.Sequential, Layers]:
+    plain = nn.Sequential(*layers(bias=bias))
+    ours = Layers(*copy.deepcopy(list(plain)))
+    for net in (plain, ours):
+        for parameter in net.parameters():
             parameter.grad = torch.full_like(parameter, 0.5)  # gradients add up, whatever is there
     return plain, ours
 
 
-@pytest.mark.parametrize("bias", [True, False])
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many parameters each run of layers had, filled while one works."""
+    seen: list[int] = []
+    apply = linear._Run.apply
+
+    def counted(x: Tensor, *parameters: nn.Parameter) -> Tensor:
+        seen.append(len(parameters))
+        out: Tensor = apply(x, *parameters)  # type: ignore[no-untyped-call]
+        return out
+
+    monkeypatch.setattr(linear._Run, "apply", counted)
+    return seen
+
+
+@pytest.mark.parametrize(("bias", "expected"), [(True, [4]), (False, [2])])  # a layer without bias is left to autograd
 @pytest.mark.parametrize("times", [1, 2])
-def test_values_and_gradients_are_those_of_nn_linear_also_when_used_twice(bias: bool, times: int) -> None:
-    plain, ours = pair(bias)
-    x = torch.randn(19, 37)
+def test_values_and_gradients_are_those_of_sequential_also_when_used_twice(
+    bias: bool, expected: list[int], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plain, ours), seen = pair(bias=bias), runs(monkeypatch)
+    x = torch.randn(19, 4, 9)
     inputs = [x.clone().requires_grad_() for _ in range(2)]
     sum(plain(inputs[0]).square().sum() for _ in range(times)).backward()  # type: ignore[union-attr]
     with straight_gradients():
         sum(ours(inputs[1]).square().sum() for _ in range(times)).backward()  # type: ignore[union-attr]
+    assert seen == expected * times
     torch.testing.assert_close(inputs[1].grad, inputs[0].grad)
     for theirs, mine in zip(plain.parameters(), ours.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, theirs.grad)
 
 
-def test_outside_it_is_an_ordinary_layer_for_autograd_grad_and_second_derivatives() -> None:
-    _, ours = pair(True)
-    x = torch.randn(5, 37)
-    (first,) = torch.autograd.grad(ours(x).square().sum(), [ours.weight], create_graph=True)
-    (second,) = torch.autograd.grad(first.square().sum(), [ours.weight])
-    assert float(second.abs().sum()) > 0
-    assert ours.weight.grad is not None
-    assert bool((ours.weight.grad == 0.5).all())
-
-
-def test_a_layer_without_gradients_yet_gets_them_from_autograd() -> None:
-    layer = Linear(4, 3)
+def test_an_input_without_gradient_costs_none_and_the_weights_get_theirs() -> None:
+    plain, ours = pair()
+    x = torch.randn(5, 36)
+    plain(x).sum().backward()
     with straight_gradients():
-        layer(torch.ones(2, 4)).sum().backward()
-    assert layer.weight.grad is not None
-    torch.testing.assert_close(layer.weight.grad, torch.full((3, 4), 2.0))
+        ours(x).sum().backward()
+    for theirs, mine in zip(plain.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_outside_they_are_ordinary_layers_for_autograd_grad_and_second_derivatives() -> None:
+    _, ours = pair()
+    weight = ours[1].weight
+    assert isinstance(weight, nn.Parameter)
+    (first,) = torch.autograd.grad(ours(torch.randn(5, 36)).square().sum(), [weight], create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), [weight])
+    assert float(second.abs().sum()) > 0
+    assert weight.grad is not None
+    assert bool((weight.grad == 0.5).all())
+
+
+def test_layers_without_gradients_yet_get_them_from_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, seen = Layers(*layers()), runs(monkeypatch)
+    with straight_gradients():
+        net(torch.ones(2, 36)).sum().backward()
+    assert seen == []
+    assert all(parameter.grad is not None for parameter in net.parameters())
 
 
 def test_nothing_is_kept_of_a_teacher_that_needs_no_gradient() -> None:
-    _, ours = pair(True)
+    _, ours = pair()
     with straight_gradients(), torch.no_grad():
-        assert not ours(torch.ones(2, 37)).requires_grad
+        assert not ours(torch.ones(2, 36)).requires_grad

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -65,6 +67,37 @@ def test_training_is_sgd_with_momentum_and_decay(federation: Federation) -> None
     for name, parameter in net.named_parameters():
         torch.testing.assert_close(model.named(model.vector)[name], parameter.detach(), rtol=1e-5, atol=1e-7)
     assert client.mean_loss == pytest.approx(sum(losses) / 6, rel=1e-5)
+
+
+def test_a_frozen_model_sees_each_sample_once_and_says_the_same_as_when_asked_each_time(federation: Federation) -> None:
+    client = a_client(federation, batch=7)
+    model = initial(federation)
+    asked = 0
+
+    def outputs(x: torch.Tensor) -> torch.Tensor:
+        nonlocal asked
+        asked += len(x)
+        return model(x)
+
+    frozen = client.frozen(outputs)
+    list(client.batches(2))  # a first stage: the frozen model is asked from the middle of an epoch on
+    for x, _ in client.batches(3 * -(-client.samples // 7)):
+        said = frozen(x)
+        assert not said.requires_grad
+        torch.testing.assert_close(said, model(x))
+    assert asked == client.samples
+
+    other = torch.zeros_like(x)
+    torch.testing.assert_close(frozen(other), model(other))  # not the batch of the moment: nothing is known of it
+    assert asked == client.samples + len(other)
+
+
+def test_a_frozen_model_is_asked_each_time_where_samples_are_augmented(images: Federation) -> None:
+    images.dataset = dataclasses.replace(images.dataset, augment=True)
+    client, model = a_client(images, batch=8), initial(images)
+    frozen = client.frozen(model)
+    for x, _ in client.batches(2 * -(-client.samples // 8)):
+        torch.testing.assert_close(frozen(x), model(x).detach())
 
 
 def test_momentum_does_not_survive_from_one_stage_to_the_next(federation: Federation) -> None:

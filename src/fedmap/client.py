@@ -55,6 +55,7 @@ class Client:
         self._seed = seed
         self._rng = generator(seed, "batches", round, number)
         self._stream = self._endless_batches()
+        self._batch: tuple[Tensor, Tensor] | None = None  # the last batch and its places in the training data, unless it was augmented
 
     @property
     def steps(self) -> int:
@@ -96,11 +97,38 @@ class Client:
             order = torch.from_numpy(self._rng.permutation(len(y)))
             for index in torch.split(order, size):  # a batch at a time: it is still in the cache when the net reads it
                 samples = x[index]
-                yield (augment(samples, self._rng, dataset.black) if dataset.augment else samples), y[index]
+                if dataset.augment:
+                    samples = augment(samples, self._rng, dataset.black)
+                else:
+                    self._batch = samples, index
+                yield samples, y[index]
 
     def batches(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The next batches of this round's one stream: a second stage goes on where the first one stopped."""
         return islice(self._stream, steps)
+
+    def frozen(self, outputs: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """`outputs`, without gradient, of a model that stays as it is for the rest of the round: each sample is computed once, however
+        often its batches come back. Samples that are augmented anew each time are computed each time."""
+        known = torch.zeros(self.samples, dtype=torch.bool)
+        kept = torch.empty(0)
+
+        @torch.no_grad()
+        def lookup(x: Tensor) -> Tensor:
+            nonlocal kept
+            if self._batch is None or x is not self._batch[0]:
+                return outputs(x)
+            index = self._batch[1]
+            new = ~known[index]
+            if new.any():
+                made = outputs(x[new])
+                if not len(kept):
+                    kept = made.new_empty(self.samples, *made.shape[1:])
+                kept[index[new]] = made
+                known[index] = True
+            return kept[index]
+
+        return lookup
 
     def gradient(self, model: Model, loss: Loss, x: Tensor, y: Tensor) -> None:
         """The gradient of the loss into `model.grads`; its value counts in the round's mean training loss."""

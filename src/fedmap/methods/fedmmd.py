@@ -1,6 +1,5 @@
 """FedMMD. Yao et al., Two-stream federated learning: reduce the communication costs, VCIP 2018."""
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -23,13 +22,11 @@ class FedMMD(Method):
     groups = [{"weight": 1e-3}, {"weight": 1e-2}, {"weight": 1e-1}]
 
     def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
-        frozen = client.model(tensor(down, "model"))
+        frozen = client.frozen(client.model(tensor(down, "model")).features)
         weight: float = self.params.weight
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
-            with torch.no_grad():
-                h_frozen = frozen.features(x)
-            return F.cross_entropy(model.classify(h), y) + weight * mmd(h, h_frozen)
+            return F.cross_entropy(model.classify(h), y) + weight * mmd(h, frozen(x))
 
         return loss

@@ -3,7 +3,6 @@ and teaches the next downloaded model. Shared by FedPHP and MAP."""
 
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -33,14 +32,12 @@ def supervised(client: Client, state: Values, params: HPMParams) -> Loss:
     if state["participations"] == 0 or params.weight == 0:
         return cross_entropy
     teacher = client.model(tensor(state, "hpm"))
+    told = client.frozen(teacher if params.transfer == "kd" else teacher.features)
 
     def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
         h = model.features(x)
         logits = model.classify(h)
-        with torch.no_grad():
-            h_teacher = teacher.features(x)
-            logits_teacher = teacher.classify(h_teacher)
-        taught = distillation(logits, logits_teacher, params.temperature) if params.transfer == "kd" else mmd(h, h_teacher)
+        taught = distillation(logits, told(x), params.temperature) if params.transfer == "kd" else mmd(h, told(x))
         return (1 - params.weight) * F.cross_entropy(logits, y) + params.weight * taught
 
     return loss

@@ -1,6 +1,5 @@
 """MOON. Li, He and Song, Model-contrastive federated learning, CVPR 2021."""
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -33,13 +32,11 @@ class MOON(Method):
         return local._replace(state={"previous": local.up["model"]})
 
     def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
-        downloaded, previous = client.model(tensor(down, "model")), client.model(tensor(state, "previous"))
+        near, far = (client.frozen(client.model(vector).features) for vector in (tensor(down, "model"), tensor(state, "previous")))
         params: MOON.Params = self.params
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
-            with torch.no_grad():
-                near, far = downloaded.features(x), previous.features(x)
-            return F.cross_entropy(model.classify(h), y) + params.weight * contrast(h, near, far, params.temperature)
+            return F.cross_entropy(model.classify(h), y) + params.weight * contrast(h, near(x), far(x), params.temperature)
 
         return loss

@@ -96,12 +96,12 @@ class Client:
         while True:  # a new order each epoch; the last, short batch is kept
             order = torch.from_numpy(self._rng.permutation(len(y)))
             for index in torch.split(order, size):  # a batch at a time: it is still in the cache when the net reads it
-                samples = x[index]
+                samples = x.index_select(0, index)  # a quarter of the time of x[index]
                 if dataset.augment:
                     samples = augment(samples, self._rng, dataset.black)
                 else:
                     self._batch = samples, index
-                yield samples, y[index]
+                yield samples, y.index_select(0, index)
 
     def batches(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The next batches of this round's one stream: a second stage goes on where the first one stopped."""

@@ -128,10 +128,12 @@ def model_size(rounds: int) -> list[Point]:
 
 
 def memory(rounds: int) -> list[Point]:
-    """All 3,550 writers of FEMNIST with MAP's states, three tenths of them a round, the paper's most, until nearly each has one."""
+    """All 3,550 writers of FEMNIST with MAP's states, three tenths of them a round, the paper's most, until nearly each has one.
+
+    They train for the least number of steps: what they keep is of the same size however long they train."""
     made = federation(3_550, 229, (1, 28, 28), 62)
     with tempfile.TemporaryDirectory() as folder:
-        run = Contender(made, 7, "map", net="femnist", fraction=0.3, epochs=0.1, batch=10, workers=2, out=f"{folder}/run")
+        run = Contender(made, 7, "map", net="femnist", fraction=0.3, epochs=0.01, batch=2, workers=2, out=f"{folder}/run")
         points = in_turns({3_550: run}, 7, "clients")
         return [point | {"states_mb": round((Path(folder) / "run/checkpoint/states.bin").stat().st_blocks / 2048)} for point in points]
 

@@ -1,14 +1,16 @@
 import dataclasses
+import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from fedmap.client import MIN_STEPS, Client, Training
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
 from fedmap.losses import cross_entropy
-from fedmap.nets import build
+from fedmap.nets import Net, build
 from fedmap.vector import Bench, Model
 
 
@@ -122,6 +124,14 @@ def test_a_correction_enters_each_step(federation: Federation) -> None:
     model = client.model(start)
     client.train(model, cross_entropy, 5, correct=stop)
     assert torch.equal(model.vector, start)
+
+
+def test_a_batch_of_one_sample_in_batch_norm_is_told(federation: Federation) -> None:
+    client = a_client(federation, batch=1)
+    features = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(federation.dataset.shape), 4), nn.BatchNorm1d(4))
+    model = Model(Net(features, 4, federation.classes))
+    with pytest.raises(FedmapError, match=r"client 0 has a batch of one sample.*another batch size than 1"):
+        client.train(model, cross_entropy, 1)
 
 
 def test_warm_up_raises_the_learning_rate_linearly(federation: Federation) -> None:

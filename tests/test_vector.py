@@ -34,6 +34,19 @@ def test_buffers_come_after_the_weights_and_the_classifier_is_the_last_of_these(
     assert model.features_part.stop == model.classifier_part.start
 
 
+def test_frozen_parameters_are_part_of_the_state_but_not_of_what_is_trained() -> None:
+    net = build("tiny-bn", (1, 8, 8), 4, 0)
+    first = next(net.features.parameters())
+    first.requires_grad_(False)
+    model = Model(net)
+    assert len(model.weights) == sum(p.numel() for p in net.parameters()) - first.numel()
+    assert torch.equal(model.buffers[: first.numel()], first.flatten())
+    assert torch.equal(model.vector[model.classifier_part], model.net.classifier.weight.flatten())
+    model(torch.ones(2, 1, 8, 8)).sum().backward()
+    assert first.grad is None
+    assert model.grads.abs().sum() > 0
+
+
 def test_names_lead_back_to_the_state_dict() -> None:
     model = a_model()
     state = model.net.state_dict()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from fedmap.data.augment import augment
-from fedmap.errors import DivergenceError
+from fedmap.errors import DivergenceError, FedmapError
 from fedmap.federation import Federation
 from fedmap.kernels.linear import straight_gradients
 from fedmap.losses import Loss
@@ -134,7 +134,15 @@ class Client:
         """The gradient of the loss into `model.grads`; its value counts in the round's mean training loss."""
         model.grads.zero_()
         with straight_gradients():
-            value = loss(model, x, y)
+            try:
+                value = loss(model, x, y)
+            except ValueError as wrong:
+                if len(y) > 1:
+                    raise
+                raise FedmapError(
+                    f"client {self.number} has a batch of one sample, which the net cannot be trained on ({wrong}); "
+                    f"choose another batch size than {self.training.batch}"
+                ) from wrong
             value.backward()  # type: ignore[no-untyped-call]
         self._losses += value.detach()
         self._losses_counted += 1

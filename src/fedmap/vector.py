@@ -14,14 +14,17 @@ class Model:
     """A net whose parameters are views into one contiguous vector, with the gradients in a second one.
 
     `vector` is the whole state: first `weights` (the parameters, classifier last), then `buffers` (the running means and
-    variances of batch norm). The counter of batches in batch norm is not part of it: nothing here depends on it."""
+    variances of batch norm, and parameters that do not require a gradient). The counter of batches in batch norm is not part of
+    it: nothing here depends on it."""
 
     def __init__(self, net: Net) -> None:
         self.net = net.eval()
-        head = set(net.classifier.parameters())
-        parameters = sorted(net.named_parameters(), key=lambda named: named[1] in head)
+        head = {parameter for parameter in net.classifier.parameters() if parameter.requires_grad}
+        trained = [(name, parameter) for name, parameter in net.named_parameters() if parameter.requires_grad]
+        parameters = sorted(trained, key=lambda named: named[1] in head)
+        frozen = [(name, parameter) for name, parameter in net.named_parameters() if not parameter.requires_grad]
         statistics = [(name, buffer) for name, buffer in net.named_buffers() if buffer.is_floating_point()]
-        tensors: list[tuple[str, Tensor]] = [*parameters, *statistics]
+        tensors: list[tuple[str, Tensor]] = [*parameters, *frozen, *statistics]
         self._shapes = {name: tensor.shape for name, tensor in tensors}
         self.weight_count = sum(parameter.numel() for _, parameter in parameters)
         self.features_part = slice(0, self.weight_count - sum(p.numel() for p in head))

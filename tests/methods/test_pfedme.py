@@ -4,31 +4,31 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import FedAvg, PFedMe
+from fedmap.methods import FedAvg, pFedMe
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
 def test_one_inner_step_without_pull_and_a_reference_that_follows_wholly_is_fedavg_with_plain_sgd(world, net):
-    limit = world.play(PFedMe(weight=0, alpha=1, inner_steps=1), rounds=3, net=net)
+    limit = world.play(pFedMe(weight=0, alpha=1, inner_steps=1), rounds=3, net=net)
     assert world.same(limit, world.play(FedAvg(), rounds=3, net=net, momentum=0))
     assert torch.equal(limit[2].personal[0]["model"], limit[2].up[0]["model"])
 
 
 def test_a_reference_that_does_not_follow_leaves_the_global_model_where_it_is(world):
     initial = world.initial().vector
-    (only,) = world.play(PFedMe(alpha=0), 1)
+    (only,) = world.play(pFedMe(alpha=0), 1)
     assert torch.equal(only.up[0]["model"], initial)
     assert torch.allclose(only.server["model"], initial)
     assert not torch.equal(only.personal[0]["model"], initial)
 
 
 def test_a_server_that_does_not_go_stays(world):
-    (only,) = world.play(PFedMe(beta=0), 1)
+    (only,) = world.play(pFedMe(beta=0), 1)
     assert torch.equal(only.server["model"], world.initial().vector)
 
 
 def test_two_rounds_agree_with_the_formula(world):
-    method = PFedMe(weight=0.5, alpha=0.3, inner_steps=3, beta=1.5)
+    method = pFedMe(weight=0.5, alpha=0.3, inner_steps=3, beta=1.5)
     history = world.play(method)
     w = world.initial().vector
     for round in (1, 2):
@@ -50,12 +50,12 @@ def test_two_rounds_agree_with_the_formula(world):
 
 
 def test_the_momentum_of_local_training_plays_no_part(world):
-    assert world.same(world.play(PFedMe()), world.play(PFedMe(), momentum=0))
+    assert world.same(world.play(pFedMe()), world.play(pFedMe(), momentum=0))
 
 
 def test_statistics_of_batch_norm_are_averaged_also_when_the_server_goes_beyond_the_mean(world):
     net = "tiny-bn"
-    (only,) = world.play(PFedMe(beta=3), 1, net=net)
+    (only,) = world.play(pFedMe(beta=3), 1, net=net)
     count = world.initial(net).weight_count
     expected = torch.stack([only.up[k]["model"] for k in range(3)]).mean(0)
     assert torch.allclose(only.server["model"][count:], expected[count:])
@@ -64,12 +64,12 @@ def test_statistics_of_batch_norm_are_averaged_also_when_the_server_goes_beyond_
 
 
 def test_only_the_reference_moves(world):
-    (only,) = world.play(PFedMe(), 1)
-    assert only.up[0].keys() == PFedMe().download(only.server).keys() == {"model"}
+    (only,) = world.play(pFedMe(), 1)
+    assert only.up[0].keys() == pFedMe().download(only.server).keys() == {"model"}
     assert not torch.equal(only.up[0]["model"], only.personal[0]["model"])
 
 
 @pytest.mark.parametrize("wrong", [{"weight": -1}, {"alpha": 1.5}, {"inner_steps": 0}, {"beta": -0.5}])
 def test_parameters_out_of_range_are_refused(wrong):
     with pytest.raises(FedmapError, match=f"method pfedme: {next(iter(wrong))} is"):
-        PFedMe(**wrong)
+        pFedMe(**wrong)

@@ -21,14 +21,14 @@ from fedmap.methods.flda import FLDA
 from fedmap.methods.map import MAP
 from fedmap.methods.moon import MOON
 from fedmap.methods.perfedavg import PerFedAvg
-from fedmap.methods.pfedme import PFedMe
+from fedmap.methods.pfedme import pFedMe
 from fedmap.methods.scaffold import Scaffold
 from fedmap.methods.scamap import ScaMAP
 from fedmap.methods.scars import ScaRS
 
 __all__ = [
     "FLDA", "MAP", "METHODS", "MOON", "Ditto", "DittoRS", "FedAvg", "FedAwS", "FedDF", "FedDyn", "FedMMD", "FedNova", "FedOpt",
-    "FedPHP", "FedProto", "FedProx", "FedROD", "FedRS", "FedRep", "Local", "Method", "MethodParams", "PFedMe", "PerFedAvg",
-    "Predictor", "ScaMAP", "ScaRS", "Scaffold", "Server", "Upload", "Values", "find_method", "full_name", "mean", "register",
+    "FedPHP", "FedProto", "FedProx", "FedROD", "FedRS", "FedRep", "Local", "Method", "MethodParams", "PerFedAvg",
+    "Predictor", "ScaMAP", "ScaRS", "Scaffold", "Server", "Upload", "Values", "find_method", "full_name", "mean", "pFedMe", "register",
     "tensor",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from fedmap.vector import SGD
 
 
 @register
-class PFedMe(Method):
+class pFedMe(Method):  # noqa: N801  (as its authors write it; tables show this name)
     """Personal models near a reference that follows them; the references are averaged.
 
     On each batch the personal model takes K steps of plain SGD on L(theta) + lambda / 2 ||theta - w_k||^2, then the reference

@@ -3,7 +3,7 @@
     python scripts/write_reproduction.py [--results results] [--page docs/reproduction.md]
 
 A CSV is called STUDY-SCALE.csv, as `fedmap study STUDY --scale SCALE --out FOLDER` writes it. Verdicts follow from the numbers by the
-rules in this file; the reasons beside them are written by hand."""
+rules in this file; the reasons beside them are written by hand, in results/reasons.md."""
 
 import argparse
 from collections.abc import Callable
@@ -28,12 +28,11 @@ Judged = tuple[str, str]  # verdict, and the numbers behind it
 
 
 class Claim(NamedTuple):
-    """What the paper says, which CSV decides, by which rule, and why it came out so."""
+    """What the paper says, which CSV decides, and by which rule."""
 
     text: str
     stem: str
     judge: Callable[[list[Row]], Judged]
-    why: str
 
 
 def scores(rows: list[Row], goal: str) -> dict[str, float]:
@@ -158,37 +157,20 @@ def by_findings(name: str) -> Callable[[list[Row]], Judged]:
 
 
 CLAIMS = [
+    Claim("MAP is above FedAvg in aggregation and in personalisation", "table-1-2-paper", above_fedavg),
     Claim(
-        "MAP is above FedAvg in aggregation and in personalisation",
-        "table-1-2-paper",
-        above_fedavg,
-        "By less than in the paper (1.9 and 2.1 points in aggregation): alpha is 0.9 here, near the ordinary softmax. "
-        "MAP's global model is FedRS's to the bit, since with the released schedule its first stage is FedRS's training.",
+        "FedRS and Scaffold are the best single methods for aggregation", "table-1-2-paper", best_single("global", ("fedrs", "scaffold"))
     ),
-    Claim(
-        "FedRS and Scaffold are the best single methods for aggregation",
-        "table-1-2-paper",
-        best_single("global", ("fedrs", "scaffold")),
-        "",
-    ),
-    Claim(
-        "FedPHP, the HPM alone, is the best single method for personalisation", "table-1-2-paper", best_single("personal", ("fedphp",)), ""
-    ),
-    Claim("No other method is above MAP in both", "table-1-2-paper", nobody_above_in_both, ""),
-    Claim("Few clients lose from FedAvg to MAP (16 of 100 on Fashion-MNIST)", "fairness-paper", few_worse, ""),
-    Claim("alpha 0.9 with distillation and weight 0.01 is preferred, and all settings are above FedAvg", "parameters-small", preferred, ""),
-    Claim("With complete classes MAP is first in both", "table-3-small", complete, ""),
-    Claim("On FEMNIST MAP is better in every setting", "femnist-small", first_everywhere, ""),
-    Claim("Features and proxies of missing classes lose their meaning", "missing-features-small", by_findings("missing-features"), ""),
-    Claim("Proxies of missing classes are pushed early and collapse", "proxy-drift-small", by_findings("proxy-drift"), ""),
-    Claim("Other classes' samples hurt accuracy on the targeted ones", "partial-classes-small", by_findings("partial-classes"), ""),
-    Claim(
-        "After a download the local accuracy drops, and MAP cures it",
-        "two-client-demo-small",
-        by_findings("two-client-demo"),
-        "The figure shows the downloaded model, and that drops with MAP too. What MAP changes is that the client does not depend on it: "
-        "its personal model is the HPM, which stays where it is while a new model is downloaded. One seed; the downloads swing widely.",
-    ),
+    Claim("FedPHP, the HPM alone, is the best single method for personalisation", "table-1-2-paper", best_single("personal", ("fedphp",))),
+    Claim("No other method is above MAP in both", "table-1-2-paper", nobody_above_in_both),
+    Claim("Few clients lose from FedAvg to MAP (16 of 100 on Fashion-MNIST)", "fairness-paper", few_worse),
+    Claim("alpha 0.9 with distillation and weight 0.01 is preferred, and all settings are above FedAvg", "parameters-small", preferred),
+    Claim("With complete classes MAP is first in both", "table-3-small", complete),
+    Claim("On FEMNIST MAP is better in every setting", "femnist-small", first_everywhere),
+    Claim("Features and proxies of missing classes lose their meaning", "missing-features-small", by_findings("missing-features")),
+    Claim("Proxies of missing classes are pushed early and collapse", "proxy-drift-small", by_findings("proxy-drift")),
+    Claim("Other classes' samples hurt accuracy on the targeted ones", "partial-classes-small", by_findings("partial-classes")),
+    Claim("After a download the local accuracy drops, and MAP cures it", "two-client-demo-small", by_findings("two-client-demo")),
 ]
 
 
@@ -224,6 +206,14 @@ def chosen(name: str, scale: str, rows: list[Row]) -> str:
     return options
 
 
+def by_heading(text: str) -> dict[str, str]:
+    """The sections of a Markdown page, each of which must belong to a claim."""
+    found = {heading.strip(): body.strip() for heading, _, body in (part.partition("\n") for part in text.split("\n## ")[1:])}
+    if unknown := found.keys() - {claim.text for claim in CLAIMS}:
+        raise SystemExit(f"results/reasons.md has reasons for what is no claim: {', '.join(unknown)}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results"))
@@ -235,12 +225,12 @@ def main() -> None:
     stems = sorted(tables, key=lambda stem: (ORDER.index(stem.rsplit("-", 1)[0]), stem))
     images = given.page.parent / "images" / "reproduction"
     lines = ["| claim of the paper | here | numbers |", "| --- | --- | --- |"]
-    reasons = []
+    written, reasons = by_heading((given.results / "reasons.md").read_text()), []
     for claim in CLAIMS:
         if claim.stem in tables:
             judged, numbers = claim.judge(tables[claim.stem])
             lines.append(f"| {claim.text} | **{judged}** | {numbers} ({claim.stem}) |")
-            reasons += [f"**{claim.text}.** {claim.why}"] if claim.why else []
+            reasons += [f"**{claim.text}.** {written[claim.text]}"] if claim.text in written else []
         else:
             lines.append(f"| {claim.text} | not run yet | `fedmap study {claim.stem.rsplit('-', 1)[0]}` |")
     parts = [INTRODUCTION, "## Where we differ, and why", "\n".join(lines), *reasons]

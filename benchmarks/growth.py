@@ -185,7 +185,8 @@ def main() -> None:
         series[name] = SERIES[name](arguments.rounds)
         print("\n".join(lines({name: series[name]})), flush=True)
     arguments.out.with_suffix(".json").write_text(json.dumps(series, indent=1) + "\n")
-    plot(series, arguments.out.with_suffix(".png"))
+    if series.keys() != {"memory"}:
+        plot(series, arguments.out.with_suffix(".png"))
     os._exit(0)  # the runs wait for turns that will not come
 
 

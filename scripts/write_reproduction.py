@@ -17,6 +17,7 @@ from fedmap.study.base import Row, from_csv
 from fedmap.study.carry import said
 from fedmap.study.central import verdict
 from fedmap.study.table_1_2 import best, ordered, signed
+from fedmap.study.table_3 import of_finished_columns
 
 COMBINED = ("dittors", "scars", "map", "scamap")  # the paper's own combinations; "single" methods are all others
 ALL_SINGLES = {"global": 17, "personal": 19}  # two of them have no global model
@@ -127,7 +128,7 @@ def first_everywhere(rows: list[Row]) -> Judged:
 def complete(rows: list[Row]) -> Judged:
     """MAP with the better of the two readings of the class share against all others."""
     parts, won, above = [], [], []
-    rows = [r for r in rows if r["outcome"] == "done"]
+    rows, _ = of_finished_columns([r for r in rows if r["outcome"] == "done"])
     for goal in ("global_last_10", "personal_last_10"):
         found: dict[tuple[str, str], list[float]] = {}
         for r in rows:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fedmap.cli.main import app
 from fedmap.errors import FedmapError
 from fedmap.study import STUDIES
-from fedmap.study.base import Choice, from_csv
+from fedmap.study.base import Choice, Row, from_csv
 from fedmap.study.carry import carry_out, plan, write_report
 from fedmap.study.federated import SMOKE, FederatedRun, row, without_diverged
 from fedmap.study.published import AGGREGATION, COMPLETE, PERSONALISATION, table
@@ -161,3 +161,17 @@ def test_the_command_lists_the_studies() -> None:
     shown = CliRunner().invoke(app, ["study"])
     assert shown.exit_code == 0
     assert all(name in shown.output for name in STUDIES)
+
+
+def test_table_3_averages_over_columns_that_all_methods_have() -> None:
+    def rows(method: str, *columns: str) -> list[Row]:
+        numbers = {"global": 70.0, "global_last_10": 71.0, "personal": 80.0, "personal_last_10": 81.0}
+        return [{"column": c, "method": method, "group": "default", "seed": 0, "outcome": "done"} | numbers for c in columns]
+
+    both = ["fashion-mnist/lenet", "cifar-10/tfcnn"]
+    report = STUDIES["table-3"].report([*rows("fedavg", *both), *rows("ditto", both[0])])
+    assert report.tables["complete"].caption.endswith("average over fashion-mnist/lenet")
+    assert "cifar-10/tfcnn is left out of the averages: 1 of 2 rows have a number there." in report.findings
+    assert "difference" not in report.tables["complete"].head
+    whole = STUDIES["table-3"].report(rows("fedavg", *STUDIES["table-3"].columns))
+    assert whole.tables["complete"].lines[0][1:7] == ["70.0", "71.0", "+0.0", "70.9", "+0.0", "−0.9"]

@@ -44,26 +44,44 @@ class Table3(Study):
 
     def report(self, rows: list[Row]) -> Report:
         rows, lost = without_diverged(rows)
+        rows, unfinished = of_finished_columns(rows)
         columns = list(dict.fromkeys(r["column"] for r in rows))
+        same = columns == list(self.columns)  # an average over other columns is not to be compared with the paper's
+        plain = [r for r in rows if r["method"] == "fedavg"]
         lines, scores = [], {}
         for method, group in dict.fromkeys((r["method"], r["group"]) for r in rows):
             mine = [r for r in rows if (r["method"], r["group"]) == (method, group)]
             line = [METHODS[method].__name__ + ("" if group == "default" else f" ({group})")]
-            for goal, printed in zip(("global", "personal"), COMPLETE[method], strict=True):
-                average = {name: mean(r[f"{goal}{name}"] for r in mine) for name in ("", "_last_10")}
-                scores[goal, method, group] = average["_last_10"]
-                each = [mean(r[goal] for r in mine if r["column"] == column) for column in columns]
-                line += [f"{average['']:.1f}", f"{average['_last_10']:.1f}", f"{printed:.1f}", signed(average[""] - printed)]
-                line += [f"{value:.1f}" for value in each] if len(columns) > 1 else []
+            for goal, printed, fedavg in zip(("global", "personal"), COMPLETE[method], COMPLETE["fedavg"], strict=True):
+                last, last_10 = (mean(r[f"{goal}{name}"] for r in mine) for name in ("", "_last_10"))
+                scores[goal, method, group] = last_10
+                line += [f"{last:.1f}", f"{last_10:.1f}", signed(last_10 - mean(r[f"{goal}_last_10"] for r in plain)) if plain else "-"]
+                line += [f"{printed:.1f}", signed(printed - fedavg)]
+                line += [signed(last - printed)] if same else []
             lines.append(line)
         head = ["method"]
         for goal in ("global", "personal"):
-            head += [f"{goal}, last round", "last 10", "paper", "difference", *(columns if len(columns) > 1 else [])]
+            head += [f"{goal}, last round", "last 10", "from FedAvg", "paper", "from FedAvg", *(["difference"] if same else [])]
         table = Table(f"Complete classes, accuracy in %, average over {', '.join(columns)}", head, lines)
-        return Report({"complete": table}, {}, [*verdicts(scores), *lost])
+        return Report({"complete": table}, {}, [*verdicts(scores), *lost, *unfinished])
 
 
 STUDIES.add("table-3")(Table3())
+
+
+def of_finished_columns(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """Without columns that some method has no number in: averages are over the same columns for all."""
+    methods = {(r["method"], r["group"]) for r in rows}
+    there: dict[str, set[tuple[str, str]]] = {}
+    for r in rows:
+        there.setdefault(r["column"], set()).add((r["method"], r["group"]))
+    left_out = [column for column, its in there.items() if its != methods]
+    if len(left_out) == len(there):
+        return rows, []
+    sentences = [
+        f"{column} is left out of the averages: {len(there[column])} of {len(methods)} rows have a number there." for column in left_out
+    ]
+    return [r for r in rows if r["column"] not in left_out], sentences
 
 
 def verdicts(scores: dict[tuple[str, str, str], float]) -> list[str]:

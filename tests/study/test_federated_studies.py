@@ -175,3 +175,16 @@ def test_table_3_averages_over_columns_that_all_methods_have() -> None:
     assert "difference" not in report.tables["complete"].head
     whole = STUDIES["table-3"].report(rows("fedavg", *STUDIES["table-3"].columns))
     assert whole.tables["complete"].lines[0][1:7] == ["70.0", "71.0", "+0.0", "70.9", "+0.0", "−0.9"]
+
+
+def test_femnist_shows_what_is_there_and_judges_settings_that_are_whole() -> None:
+    def rows(method: str, column: str) -> list[Row]:
+        return [{"column": column, "method": method, "seed": 0, "round": t, "global": 50.0 + t, "personal": 60.0} for t in (1, 2)]
+
+    report = STUDIES["femnist"].report([*rows("fedavg", "Q=0.1, E=2"), *rows("map", "Q=0.1, E=2"), *rows("fedavg", "Q=0.3, E=2")])
+    assert [line[:2] for line in report.tables["femnist"].lines] == [
+        ["Q=0.1, E=2", "FedAvg"],
+        ["Q=0.1, E=2", "MAP"],
+        ["Q=0.3, E=2", "FedAvg"],
+    ]
+    assert "MAP is first in 1 of 1 settings" in report.findings[0]

@@ -15,7 +15,7 @@ from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
 from fedmap.study.federated import FederatedRun, cut, percent, words
 
 FRACTIONS, EPOCHS = (0.1, 0.3), (2, 5, 10)
-SMALL = {"samples": 4000, "rounds": 30, "lr": 0.01}  # with the paper's rate of 0.004 the shortest runs would not have begun to learn
+SMALL = {"samples": 4000, "rounds": 30, "lr": 0.01}  # so few rounds hardly begin to learn with the paper's rate of 0.004
 SMOKE = {"data": "fashion-mini", "net": "lenet", "samples": 200, "clients": 10, "rounds": 2, "batch": 16}
 GOALS = {"global": "global_accuracy", "personal": "personal_accuracy"}
 

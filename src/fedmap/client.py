@@ -88,7 +88,7 @@ class Client:
 
     def _samples(self, index: Tensor) -> tuple[Tensor, Tensor]:
         dataset = self._federation.dataset
-        return dataset.normalise(dataset.train_x[index]), dataset.train_y[index]
+        return dataset.normalise(dataset.train_x.index_select(0, index)), dataset.train_y.index_select(0, index)
 
     def _endless_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         dataset, size = self._federation.dataset, self.training.batch
@@ -96,7 +96,7 @@ class Client:
         while True:  # a new order each epoch; the last, short batch is kept
             order = torch.from_numpy(self._rng.permutation(len(y)))
             for index in torch.split(order, size):  # a batch at a time: it is still in the cache when the net reads it
-                samples = x.index_select(0, index)  # a quarter of the time of x[index]
+                samples = x.index_select(0, index)  # many times faster than x[index]
                 if dataset.augment:
                     samples = augment(samples, self._rng, dataset.black)
                 else:

@@ -132,8 +132,8 @@ inline __attribute__((always_inline)) void accumulate(const Block& b, const floa
         for (int ky = 0; ky < K; ++ky, x += row, w += K * LANES) {
             Vec weight[K];
             UNROLL for (int k = 0; k < K; ++k) weight[k] = load(w + k * LANES);
-            UNROLL for (int r = 0; r < R; ++r)
-                UNROLL for (int i = 0; i < C + K - 1; ++i) {
+            UNROLL for (int i = 0; i < C + K - 1; ++i)
+                UNROLL for (int r = 0; r < R; ++r) {
                     const Vec value = spread(x + r * row + i);
                     UNROLL for (int k = 0; k < K; ++k)
                         if (i >= k && i - k < C) sum[r][i - k][0] = _mm256_fmadd_ps(value, weight[k], sum[r][i - k][0]);
@@ -266,7 +266,8 @@ void pack_sample(const Block& b, const float* image, float* x) {
     for (long c = 0; c < b.groups * b.stride; ++c) {
         float* to = x + c / b.stride * b.plane + b.inside() + c % b.stride;
         for (long y = 0; y < b.height; ++y, to += b.row)
-            for (long i = 0; i < b.width; ++i) to[i * b.stride] = c < b.channels ? *image++ : 0;
+            if (b.stride == 1) std::copy_n(image, b.width, to), image += b.width;  // a row at once: many times faster
+            else for (long i = 0; i < b.width; ++i) to[i * b.stride] = c < b.channels ? *image++ : 0;
     }
 }
 

@@ -4,14 +4,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from fedmap.client import MIN_STEPS, Client, Training
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
 from fedmap.losses import cross_entropy
 from fedmap.nets import Net, build
-from fedmap.vector import Bench, Model
+from fedmap.vector import Bench, Model, shorten
 
 
 def a_client(federation: Federation, number: int = 0, round: int = 1, net: str = "tiny", **training: object) -> Client:
@@ -124,6 +124,29 @@ def test_a_correction_enters_each_step(federation: Federation) -> None:
     model = client.model(start)
     client.train(model, cross_entropy, 5, correct=stop)
     assert torch.equal(model.vector, start)
+
+
+def test_a_long_gradient_is_shortened_before_the_correction_and_a_short_one_is_left_alone(federation: Federation) -> None:
+    start = initial(federation).vector
+
+    def moved(clip: float | None) -> Tensor:
+        """Along the first gradient, with one step of plain SGD and a correction that doubles what it is given."""
+        client = a_client(federation, clip=clip, momentum=0.0, weight_decay=0.0)
+        model = client.model(start)
+        client.train(model, cross_entropy, 1, correct=lambda model: model.grads.mul_(2))
+        return (start - model.vector) / (2 * client.lr)
+
+    free = moved(None)
+    length = float(free.norm())
+    torch.testing.assert_close(moved(length / 3), free / 3)
+    assert torch.equal(moved(length * 3), free)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_is_not_hidden_by_a_limit(wrong: float) -> None:
+    vector = torch.tensor([wrong, 1.0])
+    shorten(vector, 1.0)
+    torch.testing.assert_close(vector, torch.tensor([wrong, 1.0]), equal_nan=True)
 
 
 def test_a_batch_of_one_sample_in_batch_norm_is_told(federation: Federation) -> None:

@@ -17,7 +17,7 @@ from fedmap.federation import Federation
 from fedmap.kernels.linear import straight_gradients
 from fedmap.losses import Loss
 from fedmap.random import generator
-from fedmap.vector import SGD, Bench, Model
+from fedmap.vector import SGD, Bench, Model, shorten
 
 MIN_STEPS = 5  # of local training, however small the client
 EVALUATION_BATCH = 250
@@ -35,6 +35,7 @@ class Training(BaseModel):
     lr: float = Field(0.03, gt=0, description="learning rate of local SGD")
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(1e-5, ge=0, description="weight decay of local SGD")
+    clip: float | None = Field(None, gt=0, description="longest gradient of a local step; the paper has no limit, its code 100")
     warmup_rounds: int = Field(0, ge=0, description="rounds over which the learning rate rises linearly to its value; the paper has none")
 
 
@@ -178,6 +179,8 @@ class Client:
                 if parameter.grad is not None:
                     parameter.grad.zero_()
             self.gradient(model, loss, x, y)
+            if settings.clip is not None:
+                shorten(model.grads, settings.clip)
             if correct is not None:
                 correct(model)
             optimiser.step()
@@ -189,7 +192,8 @@ class Client:
         value = float(self._losses) / max(self._losses_counted, 1)
         if not math.isfinite(value):
             raise DivergenceError(
-                f"the training loss of client {self.number} is {value} in round {self.round} (lr {self.lr:g}); a smaller lr usually helps"
+                f"the training loss of client {self.number} is {value} in round {self.round} (lr {self.lr:g}); "
+                "a smaller lr or a limit on gradients (clip) usually helps"
             )
         return value
 

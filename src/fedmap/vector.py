@@ -1,5 +1,6 @@
 """A model as one flat vector: sending, averaging, pulling and inheriting are then single vector operations."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
@@ -87,6 +88,13 @@ class SGD:
         """Move every vector against its gradient."""
         vectors, grads = [v.detach() for v in self._vectors], [v.grad for v in self._vectors]
         sgd(vectors, grads, self._momenta, fused=True, dampening=0.0, nesterov=False, maximize=False, **self._rates)  # type: ignore[arg-type]
+
+
+def shorten(vector: Tensor, longest: float) -> None:
+    """Scale a vector down to this length where it is longer. One that is not finite stays as it is, to be noticed."""
+    length = float(vector.norm())
+    if longest < length < math.inf:
+        vector.mul_(longest / length)
 
 
 class Bench:

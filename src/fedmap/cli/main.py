@@ -62,6 +62,7 @@ Batch = Annotated[int | None, option("--batch", "Batch size.", TRAINING)]
 Lr = Annotated[float | None, option("--lr", "Learning rate of local SGD.", TRAINING)]
 Momentum = Annotated[float | None, option("--momentum", "Momentum of local SGD (0.9).", TRAINING)]
 Decay = Annotated[float | None, option("--weight-decay", "Weight decay of local SGD (1e-5).", TRAINING)]
+Clip = Annotated[float | None, option("--clip", "Longest gradient of a local step (no limit).", TRAINING)]
 Warmup = Annotated[int | None, option("--warmup-rounds", "Rounds over which the learning rate rises to its value (0).", TRAINING)]
 Weights = Annotated[str | None, option("--server-weights", "How the server weighs uploads: uniform or samples (uniform).", TRAINING)]
 Seed = Annotated[int | None, option("--seed", "Seed of everything that is drawn (0).", TRAINING)]
@@ -149,7 +150,8 @@ def run(
     data: Data = None, data_dir: DataDir = None, samples: Samples = None, clients: Clients = None, partition: Kind = None,
     partition_params: KindParams = None, partition_seed: KindSeed = None,
     rounds: Rounds = None, fraction: Fraction = None, epochs: Epochs = None, batch: Batch = None, lr: Lr = None,
-    momentum: Momentum = None, weight_decay: Decay = None, warmup_rounds: Warmup = None, server_weights: Weights = None, seed: Seed = None,
+    momentum: Momentum = None, weight_decay: Decay = None, clip: Clip = None, warmup_rounds: Warmup = None,
+    server_weights: Weights = None, seed: Seed = None,
     workers: Workers = None, kernels: Kernels = None, out: Out = None, quiet: Quiet = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train with one method on one federation.
@@ -216,7 +218,8 @@ def compare(
     data: Data = None, data_dir: DataDir = None, samples: Samples = None, clients: Clients = None, partition: Kind = None,
     partition_params: KindParams = None, partition_seed: KindSeed = None,
     rounds: Rounds = None, fraction: Fraction = None, epochs: Epochs = None, batch: Batch = None, lr: Lr = None,
-    momentum: Momentum = None, weight_decay: Decay = None, warmup_rounds: Warmup = None, server_weights: Weights = None,
+    momentum: Momentum = None, weight_decay: Decay = None, clip: Clip = None, warmup_rounds: Warmup = None,
+    server_weights: Weights = None,
     workers: Workers = None, kernels: Kernels = None, out: Out = None, quiet: Quiet = False, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train with several methods on the same federation: one table, one plot.

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedmap.client import Client
 from fedmap.losses import Loss
 from fedmap.methods.base import MethodParams, Upload, Values, tensor
-from fedmap.vector import Model
+from fedmap.vector import Model, shorten
 
 
 class ControlParams(MethodParams):
@@ -34,8 +34,8 @@ def train_controlled(client: Client, model: Model, loss: Loss, steps: int, down:
     shift = everybodys - tensor(state, "control")
 
     def correct(model: Model) -> None:
-        if params.clip and (length := float(model.grads.norm())) > params.clip:
-            model.grads.mul_(params.clip / length)
+        if params.clip:
+            shorten(model.grads, params.clip)
         model.grads.add_(shift)
 
     client.train(model, loss, steps, momentum=0, weight_decay=0, correct=correct)

@@ -1,6 +1,7 @@
 """fedmap beside its peers and beside a plain PyTorch loop: the same rounds, in turns, on this machine.
 
     python benchmarks/compare.py [--workloads w1,w2] [--contenders fedmap,bare,flower] [--rounds 5] [--out DIR]
+    python benchmarks/compare.py --checkout pfllib=PATH ...     # also one that is no package: the folder of its repository
     python benchmarks/compare.py --out DIR --write docs/performance.md
 
 Each contender is a process of its own, each peer in an environment of its own (made at first use, kept in the cache). Contenders
@@ -62,6 +63,7 @@ class Contender(NamedTuple):
     methods: tuple[str, ...] = ("fedavg",)
     options: dict[str, Any] = {}
     launcher: tuple[str, ...] = ()
+    repository: str = ""  # of a peer that is no package: it takes part where the folder of a checkout is given
 
 
 OTHERS = ("map", "scaffold", "ditto")
@@ -78,6 +80,27 @@ CONTENDERS = {
     "flower": Contender("simulation on Ray, two actors with a thread each", "run_flower.py", "flower"),
     "fedlab": Contender("standalone pipeline, two threads", "run_fedlab.py", "fedlab", ("fedavg", "scaffold")),
     "fluke": Contender("two threads; Ditto's personal steps without momentum", "run_fluke.py", "fluke", ("fedavg", "scaffold", "ditto")),
+    "pfllib": Contender(
+        "two threads; sends to all clients; Ditto's personal steps without momentum",
+        "run_pfllib.py",
+        "pfllib",
+        ("fedavg", "scaffold", "ditto"),
+        repository="TsingZ0/PFLlib",
+    ),
+    "fl-bench": Contender(
+        "two threads, tensors in memory",
+        "run_fl_bench.py",
+        "fl-bench",
+        ("fedavg", "scaffold", "ditto"),
+        repository="KarhouTam/FL-bench",
+    ),
+    "authors": Contender(
+        "two threads, tensors in memory; clips gradients; MAP's stages have 35 and 5 steps, fedmap's 20 and 20",
+        "run_authors.py",
+        "authors",
+        ("fedavg", "map"),
+        repository="lxcnju/MAP",
+    ),
 }
 
 
@@ -346,9 +369,9 @@ def markdown(results: Results, picture: str) -> str:
     peak = max(result["peak"] for result in results["workloads"].values()) / 1e9
     versions = ", ".join(f"{name} {number}" for name, number in sorted(results["versions"].items()))
     lines = [
-        f"Measured on {about['cpu']}, {about['cores']} cores; Python {about['python']}, {versions}. A float32 matrix product reaches",
-        f"{peak:.0f} GFLOP/s on two threads. Medians of rounds taken in turns, as many as each title says, made by",
-        f"`{results['command']}`. GFLOP/s are those of the",
+        f"Measured on {about['cpu']}, {about['cores']} cores; Python {about['python']}, {versions}.",
+        f"A float32 matrix product reaches {peak:.0f} GFLOP/s on two threads. Medians of rounds taken in turns, as many as each title",
+        f"says, made by `{results['command']}`. GFLOP/s are those of the",
         "dense formulas; fedmap's native backward skips products with a zero, so that its share of the peak says less about it.",
         "",
         f"![Seconds a round of every contender]({picture})",
@@ -405,6 +428,23 @@ def write(results: Results, page: Path) -> None:
     page.write_text(f"{before}{BEGIN}\n{markdown(results, picture.as_posix())}\n{END}{after}")
 
 
+def check_out(given: list[str]) -> None:
+    """Tell contenders that are no packages where their repositories lie."""
+    for pair in given:
+        name, _, path = pair.partition("=")
+        if name not in CONTENDERS or not CONTENDERS[name].repository:
+            able = ", ".join(f"{known} ({one.repository})" for known, one in CONTENDERS.items() if one.repository)
+            raise SystemExit(f"--checkout {pair}: {name!r} is no contender that needs one; these do: {able}")
+        if not Path(path).is_dir():
+            raise SystemExit(f"--checkout {pair}: there is no folder {path!r}")
+        options = CONTENDERS[name].options | {"checkout": str(Path(path).resolve())}
+        CONTENDERS[name] = CONTENDERS[name]._replace(options=options)
+
+
+def ready(name: str) -> bool:
+    return not CONTENDERS[name].repository or "checkout" in CONTENDERS[name].options
+
+
 def chosen(given: str, known: dict[str, Any], what: str) -> list[str]:
     names = given.split(",")
     for name in names:
@@ -418,7 +458,7 @@ def compare(workloads: list[str], contenders: list[str], rounds: int, out: Path)
     file, logs = out / "results.json", out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     results: Results = json.loads(file.read_text()) if file.exists() else {"workloads": {}, "versions": {}}
-    which = "" if contenders == list(CONTENDERS) else f" --contenders {','.join(contenders)}"
+    which = "" if contenders == [*filter(ready, CONTENDERS)] else f" --contenders {','.join(contenders)}"
     results |= {"machine": machine(), "command": f"python benchmarks/compare.py{which}"}
     for name in workloads:
         able = [contender for contender in contenders if WORKLOADS[name].method in CONTENDERS[contender].methods]
@@ -434,7 +474,8 @@ def compare(workloads: list[str], contenders: list[str], rounds: int, out: Path)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="some of: %(default)s")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of: %(default)s")
+    parser.add_argument("--contenders", help=f"some of: {','.join(CONTENDERS)}; without it all that need no checkout or have one")
+    parser.add_argument("--checkout", action="append", default=[], metavar="NAME=PATH", help="where a peer that is no package lies")
     parser.add_argument("--rounds", type=int, default=5, help="that count, after one that does not (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("runs/comparison"), help="folder of results.json and logs (%(default)s)")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="measure nothing; write the results into this page")
@@ -442,7 +483,12 @@ def main() -> None:
     if given.write:
         write(json.loads((given.out / "results.json").read_text()), given.write)
     else:
-        workloads, contenders = chosen(given.workloads, WORKLOADS, "workload"), chosen(given.contenders, CONTENDERS, "contender")
+        check_out(given.checkout)
+        workloads = chosen(given.workloads, WORKLOADS, "workload")
+        contenders = chosen(given.contenders, CONTENDERS, "contender") if given.contenders else [*filter(ready, CONTENDERS)]
+        for name in contenders:
+            if not ready(name):
+                raise SystemExit(f"{name} needs --checkout {name}=PATH, the folder of {CONTENDERS[name].repository}")
         compare(workloads, contenders, given.rounds, given.out)
 
 

@@ -167,3 +167,35 @@ def test_every_peer_has_pinned_requirements_with_the_same_torch(compare: ModuleT
         lines = (BENCHMARKS / "environments" / f"{environment}.txt").read_text().split()
         assert "torch==2.13.0" in lines
         assert all("==" in line for line in lines)
+
+
+def test_a_peer_that_is_no_package_takes_part_where_its_checkout_is_given(
+    compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "CONTENDERS", dict(compare.CONTENDERS))
+    assert not compare.ready("pfllib")
+    assert compare.ready("fedlab")
+    compare.check_out([f"pfllib={tmp_path}"])
+    assert compare.ready("pfllib")
+    assert compare.fitted("pfllib", compare.W1).options == {"checkout": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"), [("fedlab=.", "'fedlab' is no contender that needs one"), ("authors=nowhere", "no folder 'nowhere'")]
+)
+def test_a_checkout_that_is_none_is_told(compare: ModuleType, given: str, sentence: str) -> None:
+    with pytest.raises(SystemExit, match=sentence):
+        compare.check_out([given])
+
+
+def test_a_contender_that_lacks_its_checkout_is_told(compare: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--contenders", "bare,fl-bench"])
+    with pytest.raises(SystemExit, match="fl-bench needs --checkout fl-bench=PATH, the folder of KarhouTam/FL-bench"):
+        compare.main()
+
+
+@pytest.mark.parametrize("script", ["run_pfllib.py", "run_authors.py"])
+def test_a_folder_that_is_not_the_peers_is_told(compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.setattr(sys, "argv", [script, replace(compare.W1, options={"checkout": str(tmp_path)}).write()])
+    with pytest.raises(SystemExit, match="should be the folder of"):
+        loaded(BENCHMARKS / "contenders" / script)

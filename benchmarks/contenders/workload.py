@@ -5,6 +5,7 @@ import json
 import math
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -167,9 +168,10 @@ class Turns:
         os.dup2(2, 1)
         self._began = 0.0
 
-    def begin(self, net: nn.Module, *packages: str) -> None:
-        """All is set up: wait for the first round."""
-        self._answer({"parameters": parameters(net), "versions": {name: version(name) for name in ("torch", *packages)}})
+    def begin(self, net: nn.Module, *packages: str, **repositories: str) -> None:
+        """All is set up: wait for the first round. A peer that is no package is named with its commit."""
+        versions = {name: version(name) for name in ("torch", *packages)} | repositories
+        self._answer({"parameters": parameters(net), "versions": versions})
 
     def end(self) -> None:
         """A round is done: answer, and wait for the next one."""
@@ -186,3 +188,9 @@ class Turns:
 def given() -> Workload:
     """The workload on the command line."""
     return Workload.read(sys.argv[1])
+
+
+def commit_of(checkout: str) -> str:
+    """The commit of a peer's repository, where git knows it."""
+    told = subprocess.run(["git", "-C", checkout, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "of an unknown commit"

@@ -122,3 +122,17 @@ def test_what_a_killed_process_left_is_removed_after_a_day(source: Path, decoder
     cached("another", [source], decoder)
     assert not old.exists()
     assert new.exists()
+
+
+def test_an_entry_that_nobody_read_for_long_is_removed_and_one_in_use_stays(source: Path, decoder: Decoder) -> None:
+    long_ago = (time.time() - 100 * 86400,) * 2
+    folder = cache_dir() / "decoded"
+    for name in ("unused", "used"):
+        cached(name, [source], decoder)
+    unused, used = (next(folder.glob(f"{name}-*")) for name in ("unused", "used"))
+    for entry in (unused, used):
+        os.utime(entry, long_ago)
+    cached("used", [source], decoder)
+    cached("new", [source], decoder)
+    assert not unused.exists()
+    assert used.exists()

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedmap.data.find import cache_dir
 Arrays = dict[str, npt.NDArray[Any]]
 VERSION = 1  # raise it when a reader starts to decode differently
 ABANDONED = 24 * 3600  # seconds after which a half-written entry of a killed process is removed
+FORGOTTEN = 60 * 24 * 3600  # seconds after which an entry that nobody read is removed
 
 log = logging.getLogger(__name__)
 
@@ -56,15 +58,18 @@ def _read(entry: Path) -> Arrays:
     arrays: Arrays = {}
     for name in (entry / "names").read_text().split():
         arrays[name] = np.load(entry / f"{name}.npy", mmap_mode="c", allow_pickle=False)
+    with suppress(OSError):  # a cache that cannot be written to serves all the same
+        os.utime(entry)  # read now: not forgotten
     return arrays
 
 
 def _write(entry: Path, arrays: Arrays) -> None:
     """Written beside and renamed, so that an entry is there whole or not at all."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    for old in entry.parent.glob(".part-*"):
-        if old.stat().st_mtime < time.time() - ABANDONED:
-            shutil.rmtree(old, ignore_errors=True)
+    for old in entry.parent.iterdir():
+        with suppress(FileNotFoundError):  # another process tidies up too
+            if old.stat().st_mtime < time.time() - (ABANDONED if old.name.startswith(".part-") else FORGOTTEN):
+                shutil.rmtree(old, ignore_errors=True)
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=entry.parent))
     try:
         for name, array in arrays.items():

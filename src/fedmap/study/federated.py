@@ -165,6 +165,17 @@ class FederatedRun:
         return Result.read(root / self.name)
 
 
+def map_beside_fedavg(choice: Choice, variants: dict[str, dict[str, Any]]) -> list[FederatedRun]:
+    """FedAvg, and MAP with each of some sets of parameters, in every column with every seed."""
+    found = []
+    for name in choice.columns:
+        given = place(name, choice.scale)
+        for seed in choice.seeds:
+            found.append(FederatedRun(choice, name, **given, method="fedavg", seed=seed))
+            found += [FederatedRun(choice, name, group, **given, method="map", params=its, seed=seed) for group, its in variants.items()]
+    return found
+
+
 def row(run: FederatedRun, root: Path) -> Row:
     """The numbers of a finished run that every table of runs has."""
     made = run.settings

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fedmap.report.plots import COLOURS, bare
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import COLUMNS, FederatedRun, cut, place, row, without_diverged, words
+from fedmap.study.federated import COLUMNS, FederatedRun, cut, map_beside_fedavg, row, without_diverged, words
 
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 0.9)
 TRANSFERS = (("kd", 0.01), ("kd", 0.1), ("mmd", 0.01), ("mmd", 0.1))
@@ -20,6 +20,13 @@ PREFERRED = "alpha 0.9, kd 0.01"
 
 def group(alpha: float, transfer: str, weight: float) -> str:
     return f"alpha {alpha:g}, {transfer} {weight:g}"
+
+
+SETTINGS = {
+    group(alpha, transfer, weight): {"alpha": alpha, "transfer": transfer, "weight": weight}
+    for alpha in ALPHAS
+    for transfer, weight in TRANSFERS
+}
 
 
 class Parameters(Study):
@@ -35,17 +42,7 @@ class Parameters(Study):
         return [*words(cut(scale)), *more]
 
     def work(self, choice: Choice) -> list[FederatedRun]:
-        found = []
-        for name in choice.columns:
-            given = place(name, choice.scale)
-            for seed in choice.seeds:
-                found.append(FederatedRun(choice, name, **given, method="fedavg", seed=seed))
-                for alpha in ALPHAS:
-                    for transfer, weight in TRANSFERS:
-                        params = {"alpha": alpha, "transfer": transfer, "weight": weight}
-                        label = group(alpha, transfer, weight)
-                        found.append(FederatedRun(choice, name, label, **given, method="map", params=params, seed=seed))
-        return found
+        return map_beside_fedavg(choice, SETTINGS)
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         return [row(run, root) for run in self.work(choice) if run.done(root)]

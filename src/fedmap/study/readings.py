@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fedmap.report.table import Table
 from fedmap.study.base import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.study.federated import FederatedRun, cut, place, row, without_diverged, words
+from fedmap.study.federated import FederatedRun, cut, map_beside_fedavg, row, without_diverged, words
 from fedmap.study.table_1_2 import signed
 
 READINGS = {
@@ -27,15 +27,7 @@ class Readings(Study):
         return self.columns[:1] if scale == "smoke" else self.columns
 
     def work(self, choice: Choice) -> list[FederatedRun]:
-        found = []
-        for name in choice.columns:
-            given = place(name, choice.scale)
-            for seed in choice.seeds:
-                found.append(FederatedRun(choice, name, **given, method="fedavg", seed=seed))
-                found += [
-                    FederatedRun(choice, name, group, **given, method="map", params=params, seed=seed) for group, params in READINGS.items()
-                ]
-        return found
+        return map_beside_fedavg(choice, READINGS)
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         return [row(run, root) for run in self.work(choice) if run.done(root)]

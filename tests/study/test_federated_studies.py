@@ -188,3 +188,29 @@ def test_femnist_shows_what_is_there_and_judges_settings_that_are_whole() -> Non
         ["Q=0.3, E=2", "FedAvg"],
     ]
     assert "MAP is first in 1 of 1 settings" in report.findings[0]
+
+
+def test_readings_are_compared_with_fedavg_of_the_same_seed_and_one_that_diverged_is_not_above_it() -> None:
+    def row(group: str, seed: int, accuracy: float | None) -> Row:
+        where = {"column": "fashion-mnist/lenet", "method": "map", "group": group, "seed": seed}
+        numbers: dict[str, float | None] = {f"{goal}{end}": accuracy for goal in ("global", "personal") for end in ("", "_last_10")}
+        return where | {"outcome": "diverged" if accuracy is None else "done", "personal_all_clients": accuracy} | numbers
+
+    found = {
+        "default": [80.0, 90.0],
+        "released, alpha 0.9": [81.0, 90.5],
+        "released, alpha 0.5": [85.0, 84.0],
+        "printed, alpha 0.9": [85.0, None],
+    }
+    report = STUDIES["readings"].report([row(group, seed, value) for group, both in found.items() for seed, value in enumerate(both)])
+    assert report.findings[0] == "Above FedAvg in both accuracies in every column: released, alpha 0.9."
+    assert "diverged" in report.findings[1]
+    for shown in report.tables.values():
+        cells = {line[0]: line[1] for line in shown.lines}
+        assert cells == {
+            "FedAvg": "85.0 ± 7.1",
+            "MAP, released, alpha 0.9": "85.8 ± 6.7 (+0.8)",
+            "MAP, released, alpha 0.5": "84.5 ± 0.7 (−0.5)",
+            "MAP, printed, alpha 0.9": "85.0 (+5.0) diverged",
+        }
+    assert [shown.caption.split(",")[0] for shown in report.tables.values()] == ["Mean of the last ten rounds", "Last round"]

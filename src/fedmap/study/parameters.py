@@ -49,20 +49,24 @@ class Parameters(Study):
 
     def report(self, rows: list[Row]) -> Report:
         rows, lost = without_diverged(rows)
-        points = {
-            name: (average(rows, name, "global"), average(rows, name, "personal")) for name in dict.fromkeys(r["group"] for r in rows)
-        }
+        groups = list(dict.fromkeys(r["group"] for r in rows))
+        points = {name: (average(rows, name, "global_last_10"), average(rows, name, "personal_last_10")) for name in groups}
         columns = ", ".join(dict.fromkeys(r["column"] for r in rows))
-        lines = [["FedAvg" if name == "default" else f"MAP, {name}", f"{a:.1f}", f"{p:.1f}"] for name, (a, p) in points.items()]
-        table = Table(f"Mean of the last ten rounds, accuracy in %, average over {columns}", ["run", "global", "personal"], lines)
+        shown = ("global", "global_last_10", "personal", "personal_last_10")
+        lines = [
+            ["FedAvg" if name == "default" else f"MAP, {name}", *(f"{average(rows, name, number):.1f}" for number in shown)]
+            for name in groups
+        ]
+        head = ["run", "global, last round", "last 10", "personal, last round", "last 10"]
+        table = Table(f"Accuracy in %, average over {columns}", head, lines)
         return Report({"parameters": table}, {"scatter": scatter(points, columns)}, [*verdicts(points), *lost])
 
 
 STUDIES.add("parameters")(Parameters())
 
 
-def average(rows: list[Row], name: str, goal: str) -> float:
-    return float(mean(r[f"{goal}_last_10"] for r in rows if r["group"] == name))
+def average(rows: list[Row], name: str, number: str) -> float:
+    return float(mean(r[number] for r in rows if r["group"] == name))
 
 
 def scatter(points: dict[str, tuple[float, float]], columns: str) -> Figure:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedmap import kernels
 from fedmap.nets import NETS, build
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -199,3 +200,11 @@ def test_a_folder_that_is_not_the_peers_is_told(compare: ModuleType, tmp_path: P
     monkeypatch.setattr(sys, "argv", [script, replace(compare.W1, options={"checkout": str(tmp_path)}).write()])
     with pytest.raises(SystemExit, match="should be the folder of"):
         loaded(BENCHMARKS / "contenders" / script)
+
+
+@pytest.mark.skipif(not kernels.available(), reason="there are no native kernels here")
+def test_speed_has_not_collapsed(compare: ModuleType, tmp_path: Path) -> None:
+    """Some four times faster than the bare loop: far from the bound, whatever else the machine does."""
+    small = replace(compare.W1, train=240, test=60, global_test=500, epochs=2, clients=4, clients_a_round=2)
+    result = compare.measure(small, ["fedmap", "bare"], 3, tmp_path)
+    assert compare.ratio(result["contenders"]["bare"], result["contenders"]["fedmap"]) > 1.5

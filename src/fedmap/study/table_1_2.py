@@ -98,7 +98,7 @@ def spread(found: dict[str, float]) -> str:
 
 
 def signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+    return f"{value:+z.1f}".replace("-", "−")
 
 
 def ordered(rows: list[Row]) -> list[str]:

@@ -1,5 +1,6 @@
 """Fairness: how much each client's personal accuracy changes from FedAvg to MAP, as a histogram over all clients."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -50,9 +51,14 @@ class Fairness(Study):
     def report(self, rows: list[Row]) -> Report:
         changes = {key: change(rows, *key) for key in dict.fromkeys((r["column"], r["seed"]) for r in rows)}
         changes = {key: values for key, values in changes.items() if len(values)}
-        figure = Figure(figsize=(5 * len(changes), 3.6), layout="constrained")
+        wide = min(len(changes), 2 if len(changes) > 3 else 3)
+        tall = math.ceil(len(changes) / wide)
+        figure = Figure(figsize=(5 * wide, 3.6 * tall), layout="constrained")
+        places = list(figure.subplots(tall, wide, squeeze=False).flat)
+        for unused in places[len(changes) :]:
+            unused.remove()
         sentences = []
-        for axes, ((column, seed), values) in zip(figure.subplots(1, len(changes), squeeze=False)[0], changes.items(), strict=True):
+        for axes, ((column, seed), values) in zip(places, changes.items(), strict=False):
             histogram(axes, values, f"{column}, seed {seed}")
             worse, better = int((values < 0).sum()), int((values > 0).sum())
             published = f" (the paper: {WORSE_OFF} of 100 on Fashion-MNIST)" if column.startswith("fashion-mnist") else ""

@@ -34,6 +34,8 @@ sys.path.insert(0, str(HERE / "contenders"))
 
 from workload import Workload  # noqa: E402
 
+from fedmap.data import load  # noqa: E402
+from fedmap.errors import FedmapError  # noqa: E402
 from nets import flop, parameters  # noqa: E402
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fedmap-benchmarks"
@@ -41,12 +43,12 @@ PATIENCE = 1800  # seconds that a contender may take to start, or for a round
 BEGIN, END = "<!-- comparison:begin -->", "<!-- comparison:end -->"
 Results = dict[str, Any]
 
-W1 = Workload("lenet", (1, 32, 32), train=480, test=120, global_test=10_000, epochs=5)
-DEEP = Workload("vgg8", (3, 32, 32), train=400, test=100, global_test=2_000, epochs=1, clients_a_round=4)
+W1 = Workload("lenet", (1, 32, 32), train=480, test=120, global_test=10_000, epochs=5, data="fashion-mnist")
+DEEP = Workload("vgg8", (3, 32, 32), train=400, test=100, global_test=2_000, epochs=1, clients_a_round=4, data="cifar-10")
 WORKLOADS = {
     "w1": W1,
     "w2": replace(W1, net="mlp"),
-    "w3": replace(W1, net="conv2", shape=(3, 32, 32), train=400, test=100, epochs=2),
+    "w3": replace(W1, net="conv2", shape=(3, 32, 32), train=400, test=100, epochs=2, data="cifar-10"),
     "vgg8": DEEP,
     "resnet20": replace(DEEP, net="resnet20"),
     "empty": Workload("linear", (1, 4, 4), train=1, test=1, global_test=10, epochs=0, clients_a_round=100),
@@ -219,6 +221,21 @@ def share_of_memory(pid: int) -> float:
 # The measurement.
 
 
+def with_images(workload: Workload, folder: Path) -> Workload:
+    """The workload with its data set in a file that every contender can read: pixels and labels, in an order drawn once."""
+    if workload.data == "noise":
+        return workload
+    try:
+        data = load(workload.data)
+    except FedmapError as missing:
+        print(f"noise instead of {workload.data}: {missing}", flush=True)
+        return replace(workload, data="noise")
+    file = folder / f"{workload.data}.pt"
+    order = torch.randperm(len(data.train_y), generator=torch.Generator().manual_seed(0))
+    torch.save({"train": (data.train_x[order], data.train_y[order]), "test": (data.test_x, data.test_y)}, file)
+    return replace(workload, images=str(file.resolve()))
+
+
 def fitted(name: str, workload: Workload) -> Workload:
     """The workload with the contender's options; one of them may be another method."""
     options = dict(CONTENDERS[name].options)
@@ -351,7 +368,7 @@ def title(name: str, result: Results) -> str:
     workload = result["workload"]
     rounds = max((len(entry["seconds"]) for entry in result["contenders"].values()), default=0)
     work = f"E = {workload['epochs']}, {workload['train']} samples a client" if workload["epochs"] else "clients that train nothing"
-    data = f"{workload['net']} on {'x'.join(str(n) for n in workload['shape'])}"
+    data = f"{workload['net']} on {workload.get('data', 'noise')} of {'x'.join(str(n) for n in workload['shape'])}"
     return f"{name}: {workload['method']}, {data}, {work}, {workload['clients_a_round']} clients a round; {rounds} rounds"
 
 
@@ -462,7 +479,7 @@ def compare(workloads: list[str], contenders: list[str], rounds: int, out: Path)
     results |= {"machine": machine(), "command": f"python benchmarks/compare.py{which}"}
     for name in workloads:
         able = [contender for contender in contenders if WORKLOADS[name].method in CONTENDERS[contender].methods]
-        result = measure(WORKLOADS[name], able, rounds, logs)
+        result = measure(with_images(WORKLOADS[name], out), able, rounds, logs)
         for entry in result["contenders"].values():
             results["versions"] |= entry.pop("versions")
         results["workloads"][name] = result

@@ -1,20 +1,22 @@
-"""Chains of convolution blocks, one thread: PyTorch, PyTorch with channels last, and the native kernels, interleaved.
+"""Chains of convolution blocks and of linear layers, one thread: PyTorch, PyTorch with channels last, and the native kernels, interleaved.
 
     python benchmarks/kernels.py [workload ...] [--rounds 30]
 
 Times are the least CPU time of the thread over all rounds. GFLOP/s counts every product of the dense formulas, forward, weights and
-inputs (not the first), also those that the native backward skips because a factor is zero: it may exceed the machine's peak."""
+inputs (not the first), also those that native code skips because a factor is zero: it may exceed the machine's peak."""
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedmap import kernels
 from fedmap.kernels import Block
+from fedmap.kernels.linear import Layers, straight_gradients
 
 BATCH = 64
 
@@ -34,6 +36,7 @@ WORKLOADS: dict[str, tuple[Image, list[Layer]]] = {
     "femnist": ((1, 28, 28), [Layer(32, 5, 2, True), Layer(64, 5, 2, False)]),
     "tfcnn": ((3, 32, 32), [Layer(32, 3, 1, True), Layer(64, 3, 1, True), Layer(64, 3, 1, True)]),
 }
+LINEAR = {"mlp": (1024, 512, 512)}
 MORE = {  # slower, to see where the native kernels stop paying
     "vgg8": (
         (3, 32, 32),
@@ -51,40 +54,46 @@ MORE = {  # slower, to see where the native kernels stop paying
 
 
 class Case(NamedTuple):
-    x: Tensor
-    blocks: list[Block]
+    forward: Callable[[], Tensor]
     flop: float
 
 
-def case(image: Image, layers: Sequence[Layer]) -> Case:
+def convolutions(image: Image, layers: Sequence[Layer], memory: torch.memory_format) -> Case:
     torch.manual_seed(0)
     channels, height, width = image
     blocks, flop = [], 0.0
     for i, (outputs, kernel, padding, pool) in enumerate(layers):
         weight = torch.randn(outputs, channels, kernel, kernel) * (2 / (channels * kernel**2)) ** 0.5
+        weight = weight.contiguous(memory_format=memory)
         blocks.append(Block(weight.requires_grad_(), torch.zeros(outputs, requires_grad=True), padding, pool))
         height, width = height + 2 * padding - kernel + 1, width + 2 * padding - kernel + 1
         flop += 2.0 * BATCH * height * width * weight.numel() * (3 if i else 2)
         if pool:
             height, width = height // 2, width // 2
         channels = outputs
-    return Case(torch.randn(BATCH, *image), blocks, flop)
+    x = torch.randn(BATCH, *image).contiguous(memory_format=memory)
+    return Case(lambda: kernels.conv_blocks(x, blocks), flop)
 
 
-def channels_last(made: Case) -> Case:
-    blocks = [b._replace(weight=b.weight.detach().contiguous(memory_format=torch.channels_last).requires_grad_()) for b in made.blocks]
-    return made._replace(x=made.x.contiguous(memory_format=torch.channels_last), blocks=blocks)
+def linear_layers(sizes: Sequence[int]) -> Case:
+    """Each with its ReLU, on noise, of which a ReLU leaves half. Gradients add up, as in a step of training."""
+    torch.manual_seed(0)
+    pairs = list(pairwise(sizes))
+    net = Layers(*(layer for size in pairs for layer in (nn.Linear(*size), nn.ReLU())))
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    x = torch.randn(BATCH, sizes[0])
+    return Case(lambda: net(x), sum(2.0 * BATCH * i * o * (3 if n else 2) for n, (i, o) in enumerate(pairs)))
 
 
-def once(choice: Kernels, made: Case) -> tuple[float, float]:
+def once(choice: Kernels, case: Case) -> tuple[float, float]:
     kernels.use(choice)
-    for block in made.blocks:
-        block.weight.grad = None
-    start = time.thread_time()
-    y = kernels.conv_blocks(made.x, made.blocks)
-    middle = time.thread_time()
-    torch.autograd.backward(y, torch.ones_like(y))
-    return middle - start, time.thread_time() - start
+    with straight_gradients():
+        start = time.thread_time()
+        y = case.forward()
+        middle = time.thread_time()
+        torch.autograd.backward(y, torch.ones_like(y))
+        return middle - start, time.thread_time() - start
 
 
 def row(*cells: str) -> str:
@@ -92,12 +101,15 @@ def row(*cells: str) -> str:
 
 
 def compare(name: str, rounds: int) -> None:
-    made = case(*(WORKLOADS | MORE)[name])
-    contenders: dict[str, tuple[Kernels, Case]] = {
-        "torch": ("torch", made),
-        "channels last": ("torch", channels_last(made)),
-        "native": ("native", made),
-    }
+    contenders: dict[str, tuple[Kernels, Case]]
+    if name in LINEAR:
+        made = linear_layers(LINEAR[name])
+        contenders = {"torch": ("torch", made), "native": ("native", made)}
+    else:
+        image, layers = (WORKLOADS | MORE)[name]
+        made = convolutions(image, layers, torch.contiguous_format)
+        last = convolutions(image, layers, torch.channels_last)
+        contenders = {"torch": ("torch", made), "channels last": ("torch", last), "native": ("native", made)}
     times: dict[str, list[tuple[float, float]]] = {contender: [] for contender in contenders}
     for _ in range(rounds):
         for contender, (choice, its) in contenders.items():
@@ -111,7 +123,7 @@ def compare(name: str, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", nargs="*", default=list(WORKLOADS), help=", ".join([*WORKLOADS, *MORE]))
+    parser.add_argument("workload", nargs="*", default=[*WORKLOADS, *LINEAR], help=", ".join([*WORKLOADS, *LINEAR, *MORE]))
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

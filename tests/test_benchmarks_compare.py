@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from fedmap import kernels
+from fedmap.data import synthetic
+from fedmap.errors import FedmapError
 from fedmap.nets import NETS, build
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -39,7 +41,8 @@ def compare() -> Iterator[ModuleType]:
 
 @pytest.fixture
 def small(compare: ModuleType) -> Any:
-    return replace(compare.W1, net="mlp", shape=(1, 4, 4), train=80, test=20, global_test=50, clients=4, clients_a_round=2, epochs=3)
+    size = {"train": 80, "test": 20, "global_test": 50, "clients": 4, "clients_a_round": 2, "epochs": 3}
+    return replace(compare.W1, net="mlp", data="noise", shape=(1, 4, 4), **size)
 
 
 OBEDIENT = """
@@ -208,3 +211,22 @@ def test_speed_has_not_collapsed(compare: ModuleType, tmp_path: Path) -> None:
     small = replace(compare.W1, train=240, test=60, global_test=500, epochs=2, clients=4, clients_a_round=2)
     result = compare.measure(small, ["fedmap", "bare"], 3, tmp_path)
     assert compare.ratio(result["contenders"]["bare"], result["contenders"]["fedmap"]) > 1.5
+
+
+def test_contenders_read_the_same_real_images_and_noise_where_there_are_none(
+    compare: ModuleType, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = synthetic(classes=3, shape=(1, 4, 4), train=500)
+    monkeypatch.setattr(compare, "load", lambda name: made)
+    workload = compare.with_images(replace(small, data="pictures"), tmp_path)
+    data = loaded(BENCHMARKS / "contenders" / "workload.py").Data(workload)
+    assert data.x.shape == (400, 1, 4, 4)
+    assert not torch.equal(data.y, made.train_y[:400])  # in another order
+    torch.testing.assert_close(data.global_test[0], made.test_x[:50] / 127.5 - 1)
+
+    def missing(name: str) -> None:
+        raise FedmapError("there are no pictures")
+
+    monkeypatch.setattr(compare, "load", missing)
+    assert compare.with_images(replace(small, data="pictures"), tmp_path).data == "noise"
+    assert "noise instead of pictures: there are no pictures" in capsys.readouterr().out

@@ -34,7 +34,7 @@ def federation(workload: Workload) -> fedmap.Federation:
     """A fifth of each client's samples is its test set, as fedmap always has it."""
     data = Data(workload)
     classes = tuple(str(label) for label in range(CLASSES))
-    made = fedmap.Federation(Dataset("noise", data.x, data.y, *data.global_test, classes, owner=data.owner), data.owner.numpy())
+    made = fedmap.Federation(Dataset(workload.data, data.x, data.y, *data.global_test, classes, owner=data.owner), data.owner.numpy())
     assert {len(part) for part in made.train} == {workload.train}
     assert {len(part) for part in made.test} == {workload.test}
     return made

@@ -43,6 +43,8 @@ class Workload:
     method: str = "fedavg"
     rounds: int = 1
     count: bool = False  # the harness compares the contenders' work before it times them; a timed round counts nothing
+    data: str = "noise"  # or the data set that the harness has put into the file `images`
+    images: str = ""
     options: dict[str, Any] = field(default_factory=dict)  # the contender's own, such as fedmap's kernels
 
     @classmethod
@@ -80,19 +82,21 @@ class Workload:
 
 
 class Data:
-    """Noise with random labels, the same for every contender: a client's samples lie together, first those to train on."""
+    """The same samples for every contender, real images or noise; a client's lie together, first those to train on."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
-        rng = torch.Generator().manual_seed(0)
         each = workload.train + workload.test
-        self.x = torch.randn(workload.clients * each, *workload.shape, generator=rng)
-        self.y = torch.randint(CLASSES, (len(self.x),), generator=rng)
+        self.x, self.y = self._samples("train", workload.clients * each)
         self.owner = torch.arange(workload.clients).repeat_interleave(each)
-        self.global_test = (
-            torch.randn(workload.global_test, *workload.shape, generator=rng),
-            torch.randint(CLASSES, (workload.global_test,), generator=rng),
-        )
+        self.global_test = self._samples("test", workload.global_test)
+
+    def _samples(self, part: str, n: int) -> Pair:
+        if self.workload.images:
+            pixels, labels = torch.load(self.workload.images)[part]
+            return pixels[:n].float().div_(127.5).sub_(1), labels[:n]
+        rng = torch.Generator().manual_seed(0 if part == "train" else 1)
+        return torch.randn(n, *self.workload.shape, generator=rng), torch.randint(CLASSES, (n,), generator=rng)
 
     def _part(self, client: int, start: int, stop: int) -> Pair:
         first = client * (self.workload.train + self.workload.test)

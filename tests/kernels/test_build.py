@@ -83,7 +83,7 @@ def test_auto_is_native_where_it_can_be_built() -> None:
 def test_two_builders_at_once_both_succeed(compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     source = tmp_path / "tiny.cpp"
     source.write_text('extern "C" int seven() { return 7; }')
-    monkeypatch.setattr(build, "SOURCE", source)
+    monkeypatch.setattr(build, "SOURCES", (source,))
     made = tmp_path / "cache" / "tiny.so"
     made.parent.mkdir()
     with ThreadPoolExecutor(4) as pool:
@@ -95,7 +95,7 @@ def test_two_builders_at_once_both_succeed(compiler: list[str], monkeypatch: pyt
 def test_source_that_does_not_compile_is_a_reason_of_one_line(compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     source = tmp_path / "wrong.cpp"
     source.write_text("int seven() { return }")
-    monkeypatch.setattr(build, "SOURCE", source)
+    monkeypatch.setattr(build, "SOURCES", (source,))
     with pytest.raises(build.UnavailableError, match="error") as wrong:
         build._compile(compiler, tmp_path / "wrong.so")
     assert "\n" not in str(wrong.value)
@@ -107,7 +107,7 @@ def test_another_source_or_compiler_has_another_key(compiler: list[str], monkeyp
     source.write_text("")
     before = build._key(compiler)
     assert build._key([*compiler, "-O1"]) != before
-    monkeypatch.setattr(build, "SOURCE", source)
+    monkeypatch.setattr(build, "SOURCES", (source,))
     assert build._key(compiler) != before
 
 

@@ -10,6 +10,12 @@ from fedmap.kernels import linear
 from fedmap.kernels.linear import Layers, straight_gradients
 
 
+@pytest.fixture(params=["torch", "native"])
+def choice(request: pytest.FixtureRequest) -> None:
+    if request.param == "native":
+        request.getfixturevalue("native")
+
+
 def layers(*, bias: bool = True) -> tuple[nn.Module, ...]:
     torch.manual_seed(0)
     return nn.Flatten(), nn.Linear(36, 20), nn.ReLU(), nn.Linear(20, 11, bias=bias), nn.ReLU(), nn.Linear(11, 3)
@@ -38,13 +44,17 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize("black", [False, True])  # images with a background
 @pytest.mark.parametrize(("bias", "expected"), [(True, [4]), (False, [2])])  # a layer without bias is left to autograd
 @pytest.mark.parametrize("times", [1, 2])
 def test_values_and_gradients_are_those_of_sequential_also_when_used_twice(
-    bias: bool, expected: list[int], times: int, monkeypatch: pytest.MonkeyPatch
+    bias: bool, expected: list[int], times: int, black: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (plain, ours), seen = pair(bias=bias), runs(monkeypatch)
     x = torch.randn(19, 4, 9)
+    if black:
+        x[:, :, :5] = -1
     inputs = [x.clone().requires_grad_() for _ in range(2)]
     sum(plain(inputs[0]).square().sum() for _ in range(times)).backward()  # type: ignore[union-attr]
     with straight_gradients():
@@ -82,6 +92,17 @@ def test_layers_without_gradients_yet_get_them_from_autograd(monkeypatch: pytest
         net(torch.ones(2, 36)).sum().backward()
     assert seen == []
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize("black", [False, True])
+def test_values_without_gradient_are_those_of_sequential(black: bool) -> None:
+    plain, ours = pair()
+    x = torch.randn(5, 36)
+    if black:
+        x[:, :20] = -1
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), plain(x))
 
 
 def test_nothing_is_kept_of_a_teacher_that_needs_no_gradient() -> None:

@@ -1,4 +1,5 @@
-"""Native CPU kernels for small convolutions, compiled on first use, with plain PyTorch as the fallback and the reference.
+"""Native CPU kernels for small convolutions and for products with many zeros, compiled on first use, with plain PyTorch as the fallback
+and the reference.
 
 What is in force is one setting of the process: PyTorch, until `use` says otherwise. Importing this module builds nothing.
 The native chain is for reverse-mode gradients of first order; second derivatives and `torch.func` transforms need `use("torch")`."""
@@ -9,13 +10,14 @@ from ctypes import CDLL
 from functools import cache
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fedmap.errors import FedmapError
 from fedmap.kernels import chain
 from fedmap.kernels.chain import Block
 
-__all__ = ["Block", "available", "conv_blocks", "use", "why_not"]
+__all__ = ["Block", "add_product", "available", "conv_blocks", "use", "why_not"]
 
 _in_force: CDLL | None = None
 
@@ -25,6 +27,19 @@ def conv_blocks(x: Tensor, blocks: Sequence[Block]) -> Tensor:
     if _in_force is not None and (plan := chain.plan(x, blocks)):
         return chain.native(_in_force, plan, x, blocks)
     return chain.plain(x, blocks)
+
+
+def add_product(out: Tensor, a: Tensor, b: Tensor, background: float = 0.0) -> Tensor:
+    """out += a @ b, for an `a` of which many entries are `background`: zero after a ReLU, black in images. Native code multiplies only
+    the others."""
+    if _in_force is None or out.stride(1) != 1 or any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (out, a, b)):
+        return out.addmm_(a, b)
+    (rows, columns), depth = out.shape, len(b)
+    if a.shape != (rows, depth) or b.shape != (depth, columns):
+        raise ValueError(f"matrices of {tuple(a.shape)} and {tuple(b.shape)} have no product of {(rows, columns)}")
+    left, right = (a.data_ptr(), *a.stride()), (b.data_ptr(), *b.stride())
+    _in_force.fedmap_add_product(rows, depth, columns, *left, background, *right, out.data_ptr(), out.stride(0))
+    return out
 
 
 def use(choice: Literal["auto", "native", "torch"]) -> str:

@@ -1,4 +1,4 @@
-"""Compiles blocks.cpp once for this machine and loads it. The library uses neither Python's nor PyTorch's headers: one compiler call
+"""Compiles the C++ files once for this machine and loads it. The library uses neither Python's nor PyTorch's headers: one compiler call
 of a few seconds makes it, and what is cached serves every version of both."""
 
 import ctypes
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-SOURCE = Path(__file__).with_name("blocks.cpp")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("blocks.cpp", "sparse.cpp"))
 FLAGS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-fno-strict-aliasing", "-shared", "-fPIC")
 """Not -march=native: a home folder may serve several machines."""
 COMPILERS = ("c++", "g++", "clang++")
@@ -28,7 +28,7 @@ def load() -> ctypes.CDLL:
     """The native library, built if the cache does not have it."""
     _check_processor()
     compiler = _compiler()
-    path = _cache() / f"blocks-{_key(compiler)}.so"
+    path = _cache() / f"native-{_key(compiler)}.so"
     if not path.exists():
         _compile(compiler, path)
     try:
@@ -42,6 +42,9 @@ def load() -> ctypes.CDLL:
     library.fedmap_forward.restype = None
     library.fedmap_backward.argtypes = [pointer, number, whole, *[pointer] * 6, number]
     library.fedmap_backward.restype = None
+    left = right = (pointer, whole, whole)
+    library.fedmap_add_product.argtypes = [whole, whole, whole, *left, ctypes.c_float, *right, pointer, whole]
+    library.fedmap_add_product.restype = None
     return library
 
 
@@ -65,7 +68,7 @@ def _compiler() -> list[str]:
 def _key(compiler: list[str]) -> str:
     binary = Path(compiler[0]).resolve()
     stamp = binary.stat()
-    key = hashlib.sha256(SOURCE.read_bytes())
+    key = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES))
     key.update(repr((FLAGS, compiler, str(binary), stamp.st_size, stamp.st_mtime_ns)).encode())
     return key.hexdigest()[:16]
 
@@ -86,7 +89,7 @@ def _compile(compiler: list[str], path: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = Path(folder) / path.name
-            run = subprocess.run([*compiler, *FLAGS, str(SOURCE), "-o", str(made)], capture_output=True, text=True)
+            run = subprocess.run([*compiler, *FLAGS, *map(str, SOURCES), "-o", str(made)], capture_output=True, text=True)
             if run.returncode != 0:
                 error = next((line for line in run.stderr.splitlines() if "error" in line), f"exit code {run.returncode}")
                 raise UnavailableError(f"{compiler[0]} cannot compile them: {error.strip()}")

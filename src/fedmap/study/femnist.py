@@ -53,25 +53,33 @@ class Femnist(Study):
     def report(self, rows: list[Row]) -> Report:
         columns, methods = (list(dict.fromkeys(r[name] for r in rows)) for name in ("column", "method"))
         there = {(r["column"], r["method"]) for r in rows}
-        figure = Figure(figsize=(3.4 * len(columns), 6), layout="constrained")
-        axes = figure.subplots(2, len(columns), squeeze=False, sharex=True)
+        wide, bands = min(len(columns), len(EPOCHS)), -(-len(columns) // len(EPOCHS))  # a band for each fraction, one goal above the other
+        figure = Figure(figsize=(3.4 * wide, 5 * bands), layout="constrained")
+        axes = figure.subplots(2 * bands, wide, squeeze=False, sharex=True)
         lines = []
-        for j, column in enumerate(columns):
-            for i, goal in enumerate(GOALS):
-                axes[0][j].set_title(column, loc="left", fontsize=10)
-                axes[i][0].set_ylabel(f"{goal} accuracy, %")
-                axes[1][j].set_xlabel("round")
-                bare(axes[i][j])
+        for place, column in enumerate(columns):
+            band, j = divmod(place, wide)
+            for i, goal in enumerate(GOALS, 2 * band):
+                here = axes[i][j]
+                if i == 2 * band:
+                    here.set_title(column, loc="left", fontsize=10)
+                if j == 0:
+                    here.set_ylabel(f"{goal} accuracy, %")
+                if i == 2 * bands - 1:
+                    here.set_xlabel("round")
+                bare(here)
                 for k, method in enumerate(methods):
                     if (column, method) not in there:
                         continue
                     values = curve(rows, column, method, goal)
-                    axes[i][j].plot(np.arange(1, len(values) + 1), smooth(values, 3), color=COLOURS[k], label=METHODS[method].__name__)
+                    here.plot(np.arange(1, len(values) + 1), smooth(values, 3), color=COLOURS[k], label=METHODS[method].__name__)
             for method in (m for m in methods if (column, m) in there):
                 curves = [curve(rows, column, method, goal) for goal in GOALS]
                 numbers = [number for values in curves for number in (values[-1], values[-10:].mean())]
                 lines.append([column, METHODS[method].__name__, *(f"{number:.1f}" for number in numbers)])
         axes[0][0].legend(frameon=False, fontsize=8)
+        for unused in (here for here in axes.flat if not here.has_data()):
+            unused.remove()
         head = ["column", "method", "global, last round", "last 10", "personal, last round", "last 10"]
         whole = [column for column in columns if all((column, method) in there for method in methods)]
         return Report({"femnist": Table("FEMNIST, accuracy in %", head, lines)}, {"curves": figure}, verdicts(rows, whole, methods))

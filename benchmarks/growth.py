@@ -31,7 +31,7 @@ Point = dict[str, Any]
 def federation(
     clients: int, each: int, shape: tuple[int, ...] = (1, 32, 32), classes: int = CLASSES, test: int = 10_000
 ) -> fedmap.Federation:
-    """Noise as images, shared out evenly: time does not depend on what is seen."""
+    """Noise as images, shared out evenly."""
     rng = np.random.default_rng(0)
 
     def images(count: int) -> tuple[torch.Tensor, torch.Tensor]:

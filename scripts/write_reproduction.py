@@ -36,16 +36,18 @@ class Claim(NamedTuple):
     judge: Callable[[list[Row]], Judged]
 
 
-def scores(rows: list[Row], goal: str) -> dict[str, float]:
-    """Mean of the last ten rounds, averaged over the columns, of methods that have a number in every column."""
-    columns = list(dict.fromkeys(r["column"] for r in rows))
-    found = {m: [best(rows, m, column, goal) for column in columns] for m in ordered(rows)}
-    return {m: mean(cell["last_10"] for cell in cells if cell) for m, cells in found.items() if all(cells)}
+def columns_of(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(r["column"] for r in rows))
+
+
+def scores(rows: list[Row], column: str, goal: str) -> dict[str, float]:
+    """Mean of the last ten rounds, of each method that has one."""
+    return {m: cell["last_10"] for m in ordered(rows) if (cell := best(rows, m, column, goal))}
 
 
 def above_fedavg(rows: list[Row]) -> Judged:
     parts, won = [], []
-    for column in dict.fromkeys(r["column"] for r in rows):
+    for column in columns_of(rows):
         for goal in ("global", "personal"):
             found = {m: best(rows, m, column, goal) for m in ("map", "fedavg")}
             ours, theirs = (found[m]["last_10"] if found[m] else float("nan") for m in ("map", "fedavg"))  # type: ignore[index]
@@ -56,30 +58,37 @@ def above_fedavg(rows: list[Row]) -> Judged:
 
 def best_single(goal: str, wanted: tuple[str, ...]) -> Callable[[list[Row]], Judged]:
     def judge(rows: list[Row]) -> Judged:
-        singles = {m: score for m, score in scores(rows, goal).items() if m not in COMBINED}
-        ranking = sorted(singles, key=lambda m: -singles[m])
-        above = singles[wanted[0]] > singles["fedavg"]
-        said = ", ".join(f"{m} {singles[m]:.1f}" for m in ranking[:5])
-        so_far = "" if len(singles) >= ALL_SINGLES[goal] else ", so far"
-        return verdict(
-            set(ranking[: len(wanted)]) == set(wanted), above
-        ) + so_far, f"of {len(ranking)} single methods the first are {said} (average of the columns)"
+        parts, first, above, fewest = [], [], [], ALL_SINGLES[goal]
+        for column in columns_of(rows):
+            singles = {m: score for m, score in scores(rows, column, goal).items() if m not in COMBINED}
+            ranking = sorted(singles, key=lambda m: -singles[m])
+            first.append(set(ranking[: len(wanted)]) == set(wanted))
+            above.append(singles[wanted[0]] > singles["fedavg"])
+            fewest = min(fewest, len(singles))
+            parts.append(f"{column}, of {len(singles)} single methods: {', '.join(f'{m} {singles[m]:.1f}' for m in ranking[:5])}")
+        return verdict(all(first), all(above)) + ("" if fewest == ALL_SINGLES[goal] else ", so far"), "; ".join(parts)
 
     return judge
 
 
 def nobody_above_in_both(rows: list[Row]) -> Judged:
-    across, up = scores(rows, "global"), scores(rows, "personal")
-    better = [m for m in across if m not in ("map", "scamap") and across[m] > across["map"] and up.get(m, 0) > up["map"]]
-    so_far = "" if len(across) >= ALL_SINGLES["global"] + len(COMBINED) else ", so far"
-    judged = verdict(not better, across["map"] > across["fedavg"] and up["map"] > up["fedavg"]) + so_far
-    return judged, f"above MAP in both, of {len(across)} methods: {', '.join(better) or 'none'}"
+    parts, nobody, above, fewest = [], [], [], ALL_SINGLES["global"] + len(COMBINED)
+    for column in columns_of(rows):
+        both = [scores(rows, column, goal) for goal in ("global", "personal")]
+        names = [m for m in both[0] if m in both[1]]
+        better = [m for m in names if m not in ("map", "scamap") and all(goal[m] > goal["map"] for goal in both)]
+        nobody.append(not better)
+        above.append(all(goal["map"] > goal["fedavg"] for goal in both))
+        fewest = min(fewest, len(names))
+        parts.append(f"{column}, of {len(names)} methods: {', '.join(better) or 'none'}")
+    so_far = "" if fewest == ALL_SINGLES["global"] + len(COMBINED) else ", so far"
+    return verdict(all(nobody), all(above)) + so_far, f"above MAP in both: {'; '.join(parts)}"
 
 
 def few_worse(rows: list[Row]) -> Judged:
     """In part: more clients gain than lose, but more than the printed share lose."""
     parts, few, fewer = [], [], []
-    for column in dict.fromkeys(r["column"] for r in rows):
+    for column in columns_of(rows):
         by = {
             m: {(r["seed"], r["client"]): r["accuracy"] for r in rows if (r["column"], r["method"]) == (column, m)}
             for m in ("map", "fedavg")
@@ -112,7 +121,7 @@ def first_everywhere(rows: list[Row]) -> Judged:
     parts, won = [], []
     for goal in ("global", "personal"):
         first = 0
-        columns = list(dict.fromkeys(r["column"] for r in rows))
+        columns = columns_of(rows)
         for column in columns:
             found: dict[str, list[float]] = {}
             for r in rows:

@@ -4,6 +4,7 @@ made fast in one place."""
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
 from fedmap.kernels import Block, conv_blocks
@@ -35,3 +36,11 @@ class ConvBlocks(nn.ModuleList):
         for block in self.plan:
             height, width = ((n + 2 * block.padding - block.kernel + 1) // (2 if block.pool else 1) for n in (height, width))
         return self.plan[-1].outputs * height * width
+
+
+class ChannelsLast(nn.Module):
+    """Images with the channels of a pixel side by side in memory, on which PyTorch's convolutions with batch norm are faster (a sixth for
+    ResNet20). What follows keeps that order."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=torch.channels_last)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedmap.nets.base import Net, image
+from fedmap.nets.blocks import ChannelsLast
 
 WIDTHS = (16, 32, 64)  # channels of the three stages; the second and the third begin with stride 2
 
@@ -43,9 +44,8 @@ class ResNet(Net):
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         channels, _, _ = image(shape, 8)
-        features = OrderedDict[str, nn.Module](
-            conv=nn.Conv2d(channels, WIDTHS[0], 3, padding=1, bias=False), norm=nn.BatchNorm2d(WIDTHS[0]), relu=nn.ReLU()
-        )
+        first = nn.Conv2d(channels, WIDTHS[0], 3, padding=1, bias=False)
+        features = OrderedDict[str, nn.Module](layout=ChannelsLast(), conv=first, norm=nn.BatchNorm2d(WIDTHS[0]), relu=nn.ReLU())
         for i, (inputs, outputs) in enumerate(pairwise((WIDTHS[0], *WIDTHS)), start=1):
             features[f"stage{i}"] = stage(inputs, outputs, self.depth)
         features |= {"average": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten()}

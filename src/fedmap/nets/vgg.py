@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from fedmap.nets.base import Net, image
-from fedmap.nets.blocks import ConvBlock, ConvBlocks
+from fedmap.nets.blocks import ChannelsLast, ConvBlock, ConvBlocks
 
 WIDTHS = (64, 128, 256, 512, 512)  # channels of the five stages; each ends in a max pool
 
@@ -28,7 +28,7 @@ class VGG(Net):
 
 def batch_normed(channels: int, plan: list[ConvBlock]) -> nn.Sequential:
     """The chain of `ConvBlocks` with batch norm after every convolution, which keeps its bias."""
-    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    layers = OrderedDict[str, nn.Module](layout=ChannelsLast())
     for i, block in enumerate(plan):
         layers[f"conv{i}"] = nn.Conv2d(channels, block.outputs, block.kernel, padding=block.padding)
         layers[f"norm{i}"] = nn.BatchNorm2d(block.outputs)

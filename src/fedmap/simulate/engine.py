@@ -1,6 +1,8 @@
 """Engines: what runs the tasks of a round. `InProcess` runs them here; `Pool` runs them in N processes with one torch
 thread each. Both give the same bits, because no task depends on where or in which order it runs."""
 
+import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,6 +18,8 @@ from fedmap.errors import DivergenceError, FedmapError
 from fedmap.methods import Values
 from fedmap.simulate.shared import Layout, Memory
 from fedmap.simulate.workshop import Reply, Workshop
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt
 
 
 class Engine(Protocol):
@@ -140,6 +144,7 @@ def _work(workshop: Workshop, pipe: Connection, parents: list[Connection], down_
         inherited.close()  # else the pipe's end would never be seen after the parent's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     torch.set_num_threads(1)
+    _keep_memory()
     call, end = 0, 0
     try:
         while True:
@@ -163,3 +168,12 @@ def _work(workshop: Workshop, pipe: Connection, parents: list[Connection], down_
         pass
     finally:
         os._exit(0)  # no clean-up of what belongs to the parent
+
+
+def _keep_memory() -> None:
+    """Let the C library keep what is freed, up to a bound, for the next step: large activations would else go back to the system and
+    come again page by page, up to a quarter of a deep net's time."""
+    with contextlib.suppress(OSError, AttributeError):  # other libraries than glibc have no such setting
+        library = ctypes.CDLL(None)
+        for setting, size in ((M_MMAP_THRESHOLD, 32 << 20), (M_TRIM_THRESHOLD, 256 << 20)):
+            library.mallopt(setting, size)

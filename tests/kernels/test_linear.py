@@ -105,6 +105,19 @@ def test_values_without_gradient_are_those_of_sequential(black: bool) -> None:
         torch.testing.assert_close(ours(x), plain(x))
 
 
+@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_single_sample_leaves_the_parameters_as_they_are(gradient: bool) -> None:
+    plain, ours = pair()
+    x = torch.full((1, 36), -1.0)
+    with straight_gradients(), torch.set_grad_enabled(gradient):
+        torch.testing.assert_close(ours(x), plain(x))
+        if gradient:
+            ours(x).sum().backward()
+    for theirs, mine in zip(plain.parameters(), ours.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 def test_nothing_is_kept_of_a_teacher_that_needs_no_gradient() -> None:
     _, ours = pair()
     with straight_gradients(), torch.no_grad():

@@ -63,7 +63,7 @@ def _values(x: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
         if background is None:
             y = F.linear(x, weight, bias)
         else:
-            y = add_product(bias.expand(len(x), -1).contiguous(), values[-1], weight.t(), background)
+            y = add_product(bias.repeat(len(x), 1), values[-1], weight.t(), background)
         values.append(y.relu_())
         background = 0.0
     return values

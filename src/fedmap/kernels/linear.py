@@ -61,10 +61,9 @@ def _values(x: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
     values, background = [x], _background(x)
     for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
         if background is None:
-            y = F.linear(x, weight, bias)
+            values.append(F.linear(x, weight, bias).relu_())
         else:
-            y = add_product(bias.repeat(len(x), 1), values[-1], weight.t(), background)
-        values.append(y.relu_())
+            values.append(add_product(bias.repeat(len(x), 1), values[-1], weight.t(), background).relu_())
         background = 0.0
     return values
 

@@ -54,7 +54,6 @@ class Client:
         self._losses_counted = 0
         self._federation = federation
         self._seed = seed
-        self._rng = generator(seed, "batches", round, number)
         self._stream = self._endless_batches()
         self._batch: tuple[Tensor, Tensor] | None = None  # the last batch and its places in the training data, unless it was augmented
 
@@ -92,14 +91,15 @@ class Client:
         return dataset.normalise(dataset.train_x.index_select(0, index)), dataset.train_y.index_select(0, index)
 
     def _endless_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        rng = generator(self._seed, "batches", self.round, self.number)
         dataset, size = self._federation.dataset, self.training.batch
         x, y = self.train_data
         while True:  # a new order each epoch; the last, short batch is kept
-            order = torch.from_numpy(self._rng.permutation(len(y)))
+            order = torch.from_numpy(rng.permutation(len(y)))
             for index in torch.split(order, size):  # a batch at a time: it is still in the cache when the net reads it
                 samples = x.index_select(0, index)  # many times faster than x[index]
                 if dataset.augment:
-                    samples = augment(samples, self._rng, dataset.black)
+                    samples = augment(samples, rng, dataset.black)
                 else:
                     self._batch = samples, index
                 yield samples, y.index_select(0, index)

@@ -1,6 +1,7 @@
 """The clients, each with training and test samples and class counts, and the global test set that the server holds."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Federation:
     def classes(self) -> int:
         return len(self.dataset.classes)
 
-    @property
+    @cached_property
     def observed(self) -> Tensor:
         """(clients, classes): does the client's training data have the class?"""
         return self.counts >= self.dataset.observed_from

@@ -36,6 +36,31 @@ def test_what_is_written_is_read_again(given: dict[str, torch.Tensor | float | i
             assert read[name] == value
 
 
+def test_what_is_offered_is_taken_once_by_whoever_comes_first() -> None:
+    memory = Memory()
+    for offered in (20_000, 3, 20_000):
+        memory.offer(b"".join(number.to_bytes(8, "little") for number in range(offered)))
+        pipes = [os.pipe() for _ in range(3)]
+        children = []
+        for _, end in pipes:
+            children.append(os.fork())
+            if children[-1] == 0:
+                with open(end, "wb") as taken:
+                    while number := memory.take(8):
+                        taken.write(number)
+                os._exit(0)
+            os.close(end)
+        taken = []
+        for start, _ in pipes:
+            with open(start, "rb") as end:
+                while number := end.read(8):
+                    taken.append(int.from_bytes(number, "little"))
+        for child in children:
+            os.waitpid(child, 0)
+        assert sorted(taken) == list(range(offered))
+        assert memory.take(8) == b""
+
+
 def test_memory_grows_and_another_process_sees_what_was_written() -> None:
     memory = Memory()
     memory.room(10)[:5] = b"hello"

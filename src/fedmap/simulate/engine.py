@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import struct
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
@@ -16,9 +17,10 @@ import torch
 
 from fedmap.errors import DivergenceError, FedmapError
 from fedmap.methods import Values
-from fedmap.simulate.shared import Layout, Memory
+from fedmap.simulate.shared import ALIGNMENT, Layout, Memory
 from fedmap.simulate.workshop import Reply, Workshop
 
+KEY = struct.Struct("<q")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt
 
 
@@ -57,69 +59,70 @@ class InProcess:
 
 
 class Pool:
-    """N forked processes. They inherit data, method and store; what goes down lies in one shared memory, what comes back in
-    one for each worker; only names, shapes and numbers go through the pipes."""
+    """N forked processes. They inherit data, method and store; what goes down lies in one shared memory, what comes back in one for each
+    worker; only names, shapes and numbers go through the pipes, once a call. Workers take their tasks themselves, from a memory that has
+    the keys, so that none waits for the parent."""
 
     def __init__(self, workshop: Workshop, workers: int) -> None:
         self.workshop = workshop
-        self._down = Memory()
+        self._down, self._keys = Memory(), Memory()
         self._outboxes = [Memory() for _ in range(workers)]
-        self._calls = 0
         self._pipes: list[Connection] = []
         self._processes: list[ForkProcess] = []
         context = multiprocessing.get_context("fork")
         for outbox in self._outboxes:
             ours, theirs = context.Pipe()
             self._pipes.append(ours)
-            process = context.Process(target=_work, args=(workshop, theirs, list(self._pipes), self._down, outbox), daemon=True)
+            given = (workshop, os.getpid(), theirs, list(self._pipes), self._down, self._keys, outbox)
+            process = context.Process(target=_work, args=given, daemon=True)
             process.start()
             self._processes.append(process)
             theirs.close()
 
     def map(self, task: str, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
-        self._calls += 1
         layout = Layout.of(down)
         layout.write(down, self._down.room(layout.nbytes))
         # The longest task first: a long one that starts last would leave the other workers waiting.
-        sizes = self.workshop.federation.counts.sum(1).tolist()
-        waiting = list(keys) if task == "evaluate" else sorted(keys, key=lambda client: sizes[client])
+        samples = self.workshop.federation.counts.sum(1).tolist()
+        order = keys if task == "evaluate" else sorted(keys, key=lambda client: -samples[client])
+        self._keys.offer(b"".join(KEY.pack(key) for key in order))
+        for pipe in self._pipes:
+            pipe.send((task, round, layout))
         replies: dict[int, Reply] = {}
-        doing: dict[int, int] = {}  # worker -> key
-        for worker in range(len(self._pipes)):
-            self._give(worker, task, round, layout, waiting, doing)
-        while doing:
-            ready = wait([self._pipes[w] for w in doing] + [self._processes[w].sentinel for w in doing])
-            for worker, key in list(doing.items()):
-                if self._pipes[worker] in ready:
-                    try:
-                        kind, answer = self._pipes[worker].recv()
-                    except (EOFError, ConnectionResetError):
-                        raise self._died(worker, task, round, key) from None
-                    if kind == "sentence":
-                        raise FedmapError(answer)
-                    if kind == "diverged":
-                        raise DivergenceError(answer)
-                    if kind == "traceback":
-                        raise failure(task, round, key, answer)
-                    replies[key] = self._read(worker, answer)
-                    del doing[worker]
-                    self._give(worker, task, round, layout, waiting, doing)
+        working = dict(enumerate(self._pipes))
+        while working:
+            ready = wait([*working.values(), *(self._processes[worker].sentinel for worker in working)])
+            for worker, pipe in list(working.items()):
+                if pipe in ready:
+                    replies |= {reply.key: reply for reply in self._receive(worker, task, round)}
+                    del working[worker]
                 elif self._processes[worker].sentinel in ready:
-                    raise self._died(worker, task, round, key)
+                    raise self._died(worker, task, round)
         return [replies[key] for key in keys]
 
-    def _give(self, worker: int, task: str, round: int, layout: Layout, waiting: list[int], doing: dict[int, int]) -> None:
-        if waiting:
-            doing[worker] = waiting.pop()
-            self._pipes[worker].send((self._calls, task, round, doing[worker], layout))
+    def _receive(self, worker: int, task: str, round: int) -> list[Reply]:
+        try:
+            kind, answer = self._pipes[worker].recv()
+        except (EOFError, ConnectionResetError):
+            raise self._died(worker, task, round) from None
+        if kind == "sentence":
+            raise FedmapError(answer)
+        if kind == "diverged":
+            raise DivergenceError(answer)
+        if kind == "traceback":
+            raise failure(task, round, self._key(worker), answer)
+        return [self._read(worker, *one) for one in answer]
 
-    def _read(self, worker: int, answer: tuple[int, dict[str, float], list[tuple[Layout, int]]]) -> Reply:
-        key, numbers, places = answer
+    def _read(self, worker: int, key: int, numbers: dict[str, float], places: list[tuple[Layout, int]]) -> Reply:
         memory = self._outboxes[worker].room(places[-1][0].nbytes + places[-1][1])
         up, result = (layout.read(memory, start) for layout, start in places)
         return Reply(key, numbers, up, result)
 
-    def _died(self, worker: int, task: str, round: int, key: int) -> FedmapError:
+    def _key(self, worker: int) -> int:
+        """What the worker has taken last."""
+        return int(KEY.unpack_from(self._outboxes[worker].room(KEY.size))[0])
+
+    def _died(self, worker: int, task: str, round: int) -> FedmapError:
         self._processes[worker].join(5)
         code = self._processes[worker].exitcode
         how = (
@@ -127,7 +130,7 @@ class Pool:
             if code is not None and code < 0
             else f"ended with exit code {code}"
         )
-        return failure(task, round, key, f"its worker process {how}")
+        return failure(task, round, self._key(worker), f"its worker process {how}")
 
     def close(self) -> None:
         for process in self._processes:
@@ -138,28 +141,30 @@ class Pool:
             pipe.close()
 
 
-def _work(workshop: Workshop, pipe: Connection, parents: list[Connection], down_memory: Memory, outbox: Memory) -> None:
-    """A worker's life: take a task, do it, put tensors into the outbox and numbers into the pipe; end when the parent is gone."""
+def _work(workshop: Workshop, parent: int, pipe: Connection, parents: list[Connection], down: Memory, keys: Memory, outbox: Memory) -> None:
+    """A worker's life: do tasks as long as there are keys, put tensors into the outbox and at last numbers into the pipe; end when the
+    parent is gone."""
     for inherited in parents:
         inherited.close()  # else the pipe's end would never be seen after the parent's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     torch.set_num_threads(1)
     _keep_memory()
-    call, end = 0, 0
     try:
         while True:
-            this_call, task, round, key, layout = pipe.recv()
-            if this_call != call:
-                call, end = this_call, 0  # the parent is done with what the last call left in the outbox
+            task, round, layout = pipe.recv()
+            done, end = [], ALIGNMENT  # the parent is done with what the last call left in the outbox
             try:
-                reply = workshop.do(task, round, key, layout.read(down_memory.room(layout.nbytes)))
-                places = []
-                for values in (reply.up, reply.result):
-                    place = Layout.of(values)
-                    place.write(values, outbox.room(end + place.nbytes), end)
-                    places.append((place, end))
-                    end += place.nbytes
-                pipe.send(("done", (key, reply.numbers, places)))
+                while (packed := keys.take(KEY.size)) and os.getppid() == parent:
+                    outbox.room(KEY.size)[: KEY.size] = packed
+                    reply = workshop.do(task, round, KEY.unpack(packed)[0], layout.read(down.room(layout.nbytes)))
+                    places = []
+                    for values in (reply.up, reply.result):
+                        place = Layout.of(values)
+                        place.write(values, outbox.room(end + place.nbytes), end)
+                        places.append((place, end))
+                        end += place.nbytes
+                    done.append((reply.key, reply.numbers, places))
+                pipe.send(("done", done))
             except FedmapError as sentence:
                 pipe.send(("diverged" if isinstance(sentence, DivergenceError) else "sentence", str(sentence)))
             except Exception:

@@ -1,5 +1,6 @@
 """Dictionaries of tensors and numbers in memory that several processes see, so that nothing big is ever pickled."""
 
+import fcntl
 import mmap
 import os
 import tempfile
@@ -80,6 +81,21 @@ class Memory:
                 self.fd = os.dup(file.fileno())
         weakref.finalize(self, os.close, self.fd)
         self._map: mmap.mmap | None = None
+
+    def offer(self, content: bytes) -> None:
+        """Have this content, for all processes together to `take`."""
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, content, 0)
+        os.lseek(self.fd, 0, os.SEEK_SET)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes that nobody has taken; nothing at the end. Forked processes share the place up to which a file is read, but
+        not every system moves it in one step with the reading."""
+        fcntl.lockf(self.fd, fcntl.LOCK_EX)
+        try:
+            return os.read(self.fd, size)
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
 
     def room(self, size: int) -> mmap.mmap:
         """The memory with at least this many bytes. Views of an earlier, smaller mapping stay valid: same bytes."""

@@ -120,14 +120,14 @@ class Client:
             if self._batch is None or x is not self._batch[0]:
                 return outputs(x)
             index = self._batch[1]
-            new = ~known[index]
-            if new.any():
-                made = outputs(x[new])
+            new = (~known[index]).nonzero().squeeze(1)
+            if len(new):
+                made = outputs(x if len(new) == len(x) else x.index_select(0, new))
                 if not len(kept):
                     kept = made.new_empty(self.samples, *made.shape[1:])
                 kept[index[new]] = made
                 known[index] = True
-            return kept[index]
+            return kept.index_select(0, index)
 
         return lookup
 

@@ -470,13 +470,20 @@ def chosen(given: str, known: dict[str, Any], what: str) -> list[str]:
     return names
 
 
+def command(workloads: list[str], contenders: list[str], rounds: int) -> str:
+    """What was asked for, without the folders of this machine."""
+    words = ["python benchmarks/compare.py", *(f"--checkout {name}=PATH" for name in contenders if CONTENDERS[name].repository)]
+    words += [] if workloads == list(WORKLOADS) else [f"--workloads {','.join(workloads)}"]
+    words += [] if contenders == [*filter(ready, CONTENDERS)] else [f"--contenders {','.join(contenders)}"]
+    return " ".join([*words, f"--rounds {rounds}"])
+
+
 def compare(workloads: list[str], contenders: list[str], rounds: int, out: Path) -> Results:
     """Measure, print, and keep in results.json; workloads that an earlier call measured stay there."""
     file, logs = out / "results.json", out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     results: Results = json.loads(file.read_text()) if file.exists() else {"workloads": {}, "versions": {}}
-    which = "" if contenders == [*filter(ready, CONTENDERS)] else f" --contenders {','.join(contenders)}"
-    results |= {"machine": machine(), "command": f"python benchmarks/compare.py{which}"}
+    results |= {"machine": machine(), "command": command(workloads, contenders, rounds)}
     for name in workloads:
         able = [contender for contender in contenders if WORKLOADS[name].method in CONTENDERS[contender].methods]
         result = measure(with_images(WORKLOADS[name], out), able, rounds, logs)

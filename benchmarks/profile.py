@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 import fedmap
 from fedmap.client import Client
 from fedmap.methods import find_method
+from fedmap.nets import Net
 from fedmap.report.plots import COLOURS, save
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.store import StateStore
@@ -85,14 +86,15 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     def forward() -> str:
         return "forward" if torch.is_grad_enabled() else "forward without gradient: teacher, evaluation"
 
-    for function in ("__call__", "features", "classify"):
+    watch.on(Net, "forward", forward)
+    for function in ("features", "classify"):  # of a model in parts
         watch.on(Model, function, forward)
     watch.on_batches()
     watch.on(torch.Tensor, "backward", "backward")
     watch.on(SGD, "step", "SGD")
     watch.on(Client, "gradient", "loss, zeroed gradients, autograd's bookkeeping")
-    watch.on(Client, "accuracy", "local evaluation, before and after")
-    watch.on(Workshop, "evaluate", "global evaluation")
+    watch.on(Client, "accuracy", "rest of the local evaluation, before and after")
+    watch.on(Workshop, "evaluate", "rest of the global evaluation")
     watch.on(Workshop, "train", "rest of the client: copies, HPM, optimiser's start")
     watch.on(StateStore, "put", "state to the store")
     watch.on(StateStore, "__getitem__", "state from the store")

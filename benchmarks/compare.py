@@ -389,7 +389,7 @@ def markdown(results: Results, picture: str) -> str:
         f"Measured on {about['cpu']}, {about['cores']} cores; Python {about['python']}, {versions}.",
         f"A float32 matrix product reaches {peak:.0f} GFLOP/s on two threads. Medians of rounds taken in turns, as many as each title",
         f"says, made by `{results['command']}`. GFLOP/s are those of the",
-        "dense formulas; fedmap's native backward skips products with a zero, so that its share of the peak says less about it.",
+        "dense formulas; fedmap's native code leaves out products with a zero, so its share can pass 100 %.",
         "",
         f"![Seconds a round of every contender]({picture})",
     ]

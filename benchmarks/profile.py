@@ -2,8 +2,9 @@
 
     python benchmarks/profile.py [--method map] [--net lenet] [--rounds 3] [--plot profile.png]
 
-The federation has 20 clients of 480 training samples, with noise for images, and all of them in each round, so that every client has met
-the method before: MAP's have a teacher. All parts run in one process here, so that they can be told apart; with N workers those of the clients and the evaluation are shared by N."""
+The federation has 20 clients of 480 training samples, with noise for images, and all of them in each round, so that every client has
+met the method before: MAP's have a teacher. All parts run in one process here, so that they can be told apart; with N workers those of
+the clients and the evaluation are shared by N."""
 
 import argparse
 import contextlib

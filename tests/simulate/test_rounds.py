@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -286,3 +287,34 @@ def test_kill_nine_and_resume_on_the_command_line_give_the_same_bits(tmp_path: P
     lines = [[json.loads(line) for line in (tmp_path / run / "rounds.jsonl").read_text().splitlines()] for run in ("whole", "killed")]
     for a, b in zip(*lines, strict=True):
         assert {k: v for k, v in a.items() if k != "seconds"} == {k: v for k, v in b.items() if k != "seconds"}
+
+
+SLOW = """
+import sys, time, fedmap
+from fedmap.methods import FedAvg
+from fedmap.methods.base import register
+
+@register
+class Slow(FedAvg):
+    def local_round(self, client, down, state):
+        with open(sys.argv[1], "a") as log:
+            log.write("x")
+        time.sleep(0.2)
+        return super().local_round(client, down, state)
+
+federation = fedmap.partition(fedmap.load("synthetic"), clients=30)
+fedmap.run("slow", federation, net="mlp", rounds=1, fraction=1, epochs=1, workers=2)
+"""
+
+
+def test_workers_take_no_more_clients_once_their_parent_is_dead(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    begun.touch()
+    parent = subprocess.Popen([sys.executable, "-c", SLOW, str(begun)])
+    while begun.stat().st_size < 2:
+        assert parent.poll() is None
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    at_its_death = begun.stat().st_size
+    time.sleep(1.5)  # seven more clients a worker, if they went on
+    assert begun.stat().st_size <= at_its_death + 2

@@ -1,4 +1,5 @@
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -242,6 +243,16 @@ def test_a_worker_that_dies_ends_the_run_and_says_how(federation: Federation, mo
     monkeypatch.setenv("FAIL", "die")
     with pytest.raises(fedmap.FedmapError, match=r"client 2 failed in round 1:\nits worker process was ended by signal 9 \(SIGKILL\)"):
         fedmap.run("failing", federation, workers=2, **SMALL | {"fraction": 1})
+
+
+def test_a_worker_that_dies_while_it_waits_ends_the_run_and_says_how(federation: Federation) -> None:
+    def kill_one(record: dict[str, Any]) -> None:
+        worker = multiprocessing.active_children()[0]
+        worker.kill()
+        worker.join()
+
+    with pytest.raises(fedmap.FedmapError, match=r"^a worker process was ended by signal 9 \(SIGKILL\) between two tasks$"):
+        fedmap.run("fedavg", federation, workers=2, on_round=kill_one, **SMALL | {"rounds": 2})
 
 
 def test_selection_is_distinct_uniform_and_of_the_right_size(federation: Federation) -> None:

@@ -21,6 +21,7 @@ from fedmap.simulate.shared import ALIGNMENT, Layout, Memory
 from fedmap.simulate.workshop import Reply, Workshop
 
 KEY = struct.Struct("<q")
+NO_KEY = -1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt
 
 
@@ -86,8 +87,10 @@ class Pool:
         samples = self.workshop.federation.counts.sum(1).tolist()
         order = keys if task == "evaluate" else sorted(keys, key=lambda client: -samples[client])
         self._keys.offer(b"".join(KEY.pack(key) for key in order))
-        for pipe in self._pipes:
-            pipe.send((task, round, layout))
+        for pipe, outbox in zip(self._pipes, self._outboxes, strict=True):
+            KEY.pack_into(outbox.room(KEY.size), 0, NO_KEY)
+            with contextlib.suppress(BrokenPipeError):  # the answer that does not come tells more
+                pipe.send((task, round, layout))
         replies: dict[int, Reply] = {}
         working = dict(enumerate(self._pipes))
         while working:
@@ -119,7 +122,7 @@ class Pool:
         return Reply(key, numbers, up, result)
 
     def _key(self, worker: int) -> int:
-        """What the worker has taken last."""
+        """What the worker has taken last in this call."""
         return int(KEY.unpack_from(self._outboxes[worker].room(KEY.size))[0])
 
     def _died(self, worker: int, task: str, round: int) -> FedmapError:
@@ -130,7 +133,10 @@ class Pool:
             if code is not None and code < 0
             else f"ended with exit code {code}"
         )
-        return failure(task, round, self._key(worker), f"its worker process {how}")
+        key = self._key(worker)
+        if key == NO_KEY:
+            return FedmapError(f"a worker process {how} between two tasks")
+        return failure(task, round, key, f"its worker process {how}")
 
     def close(self) -> None:
         for process in self._processes:

@@ -1,9 +1,12 @@
-"""How time and memory grow: with clients a round, with all clients, with workers, with the size of the model.
+"""How time and memory grow: with clients a round, with all clients, with workers, with the size of
+the model.
 
-    python benchmarks/growth.py [--out growth] [--only clients-a-round total-clients workers model-size memory]
+    python benchmarks/growth.py [--out growth] [--only clients-a-round total-clients workers
+    model-size memory]
 
-Every series is measured in turns (one round of each of its members, then again), so that a noisy machine is noisy for all of them.
-Writes OUT.json and, with matplotlib, OUT.png; docs/performance.md shows both."""
+Every series is measured in turns (one round of each of its members, then again), so that a noisy
+machine is noisy for all of them. Writes OUT.json and, with matplotlib, OUT.png; docs/performance.md
+shows both."""
 
 import argparse
 import json
@@ -22,30 +25,46 @@ from matplotlib.figure import Figure
 import fedmap
 from fedmap.data import Dataset
 from fedmap.nets import NETS, Net
-from fedmap.report.plots import COLOURS, bare, save
+from fedmap.report.plots import COLORS, bare, save
 
 CLASSES = 10
 Point = dict[str, Any]
 
 
 def federation(
-    clients: int, each: int, shape: tuple[int, ...] = (1, 32, 32), classes: int = CLASSES, test: int = 10_000
+    clients: int,
+    each: int,
+    shape: tuple[int, ...] = (1, 32, 32),
+    classes: int = CLASSES,
+    test: int = 10_000,
 ) -> fedmap.Federation:
     """Noise as images, shared out evenly."""
     rng = np.random.default_rng(0)
 
     def images(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        x = np.frombuffer(rng.bytes(count * int(np.prod(shape))), np.uint8).copy().reshape(count, *shape)
+        x = (
+            np.frombuffer(rng.bytes(count * int(np.prod(shape))), np.uint8)
+            .copy()
+            .reshape(count, *shape)
+        )
         return torch.from_numpy(x), torch.from_numpy(rng.integers(classes, size=count))
 
     owner = np.repeat(np.arange(clients), each)
-    made = Dataset("noise", *images(clients * each), *images(test), tuple(map(str, range(classes))), owner=torch.from_numpy(owner))
+    made = Dataset(
+        "noise",
+        *images(clients * each),
+        *images(test),
+        tuple(map(str, range(classes))),
+        owner=torch.from_numpy(owner),
+    )
     return fedmap.Federation(made, owner)
 
 
 def resident() -> float:
     """Megabytes of this process and its children in memory, what they share counted once."""
-    mine = Path(f"/proc/{os.getpid()}/task").glob("*/children")  # a child belongs to the thread that forked it
+    mine = Path(f"/proc/{os.getpid()}/task").glob(
+        "*/children"
+    )  # a child belongs to the thread that forked it
     pids = [os.getpid(), *(int(pid) for children in mine for pid in children.read_text().split())]
     total = 0
     for pid in pids:
@@ -57,7 +76,9 @@ def resident() -> float:
 class Contender:
     """A run that stops after each round until it gets another turn."""
 
-    def __init__(self, made: fedmap.Federation, rounds: int, method: str = "fedavg", **settings: Any) -> None:
+    def __init__(
+        self, made: fedmap.Federation, rounds: int, method: str = "fedavg", **settings: Any
+    ) -> None:
         self._turn, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self.seconds: list[float] = []
         self.memory = 0.0
@@ -80,7 +101,12 @@ class Contender:
 
     def point(self, **about: Any) -> Point:
         timed = self.seconds[1:]  # the first round also warms up
-        return about | {"seconds": median(timed), "least": min(timed), "most": max(timed), "memory_mb": round(self.memory)}
+        return about | {
+            "seconds": median(timed),
+            "least": min(timed),
+            "most": max(timed),
+            "memory_mb": round(self.memory),
+        }
 
 
 def in_turns(contenders: dict[Any, Contender], rounds: int, name: str) -> list[Point]:
@@ -92,23 +118,37 @@ def in_turns(contenders: dict[Any, Contender], rounds: int, name: str) -> list[P
 
 def clients_a_round(rounds: int) -> list[Point]:
     made = federation(100, 600)
-    runs = {n: Contender(made, rounds, net="lenet", fraction=n / 100, workers=2) for n in (10, 20, 50, 100)}
+    runs = {
+        n: Contender(made, rounds, net="lenet", fraction=n / 100, workers=2)
+        for n in (10, 20, 50, 100)
+    }
     return in_turns(runs, rounds, "clients a round")
 
 
 def total_clients(rounds: int) -> list[Point]:
-    """Twenty a round of ever more clients with eight samples each, MAP with its states: what the others cost by being there."""
+    """Twenty a round of ever more clients with eight samples each, MAP with its states: what the
+    others cost by being there."""
     found = []
     for n in (100, 3_550, 100_000):
         with tempfile.TemporaryDirectory() as folder:
-            run = Contender(federation(n, 8, test=2_000), rounds, "map", net="lenet", fraction=20 / n, workers=2, out=f"{folder}/run")
+            run = Contender(
+                federation(n, 8, test=2_000),
+                rounds,
+                "map",
+                net="lenet",
+                fraction=20 / n,
+                workers=2,
+                out=f"{folder}/run",
+            )
             found += in_turns({n: run}, rounds, "clients")
     return found
 
 
 def workers(rounds: int) -> list[Point]:
     made = federation(100, 600)
-    return in_turns({n: Contender(made, rounds, net="lenet", workers=n) for n in (1, 2)}, rounds, "workers")
+    return in_turns(
+        {n: Contender(made, rounds, net="lenet", workers=n) for n in (1, 2)}, rounds, "workers"
+    )
 
 
 def model_size(rounds: int) -> list[Point]:
@@ -119,23 +159,50 @@ def model_size(rounds: int) -> list[Point]:
 
         @NETS.add(f"mlp-{width}")
         def build(shape: tuple[int, ...], classes: int, width: int = width) -> torch.nn.Module:
-            layers = [torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), width), torch.nn.ReLU(), torch.nn.Linear(width, width)]
+            layers = [
+                torch.nn.Flatten(),
+                torch.nn.Linear(int(np.prod(shape)), width),
+                torch.nn.ReLU(),
+                torch.nn.Linear(width, width),
+            ]
             return Net(torch.nn.Sequential(*layers, torch.nn.ReLU()), width, classes)
 
         count = 1024 * width + width + width * width + width + width * CLASSES
-        sizes[count] = Contender(made, rounds, net=f"mlp-{width}", fraction=0.04, epochs=1, workers=2)
+        sizes[count] = Contender(
+            made, rounds, net=f"mlp-{width}", fraction=0.04, epochs=1, workers=2
+        )
     return in_turns(sizes, rounds, "parameters")
 
 
 def memory(rounds: int) -> list[Point]:
-    """All 3,550 writers of FEMNIST with MAP's states, three tenths of them a round, the paper's most, until nearly each has one.
+    """All 3,550 writers of FEMNIST with MAP's states, three tenths of them a round, the paper's
+    most, until nearly each has one.
 
-    They train for the least number of steps: what they keep is of the same size however long they train."""
+    They train for the least number of steps: what they keep is of the same size however long they
+    train."""
     made = federation(3_550, 229, (1, 28, 28), 62)
     with tempfile.TemporaryDirectory() as folder:
-        run = Contender(made, 7, "map", net="femnist", fraction=0.3, epochs=0.01, batch=2, workers=2, out=f"{folder}/run")
+        run = Contender(
+            made,
+            7,
+            "map",
+            net="femnist",
+            fraction=0.3,
+            epochs=0.01,
+            batch=2,
+            workers=2,
+            out=f"{folder}/run",
+        )
         points = in_turns({3_550: run}, 7, "clients")
-        return [point | {"states_mb": round((Path(folder) / "run/checkpoint/states.bin").stat().st_blocks / 2048)} for point in points]
+        return [
+            point
+            | {
+                "states_mb": round(
+                    (Path(folder) / "run/checkpoint/states.bin").stat().st_blocks / 2048
+                )
+            }
+            for point in points
+        ]
 
 
 SERIES: dict[str, Callable[[int], list[Point]]] = {
@@ -151,11 +218,18 @@ def plot(series: dict[str, list[Point]], path: Path) -> None:
     """Seconds a round, one panel a series."""
     shown = {name: points for name, points in series.items() if name != "memory"}
     figure = Figure(figsize=(3.2 * len(shown), 3.2), layout="constrained")
-    for axes, (name, points) in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True):
+    for axes, (name, points) in zip(
+        figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
+    ):
         across = [next(iter(point.values())) for point in points]
         middle = [point["seconds"] for point in points]
-        errors = list(zip(*((p["seconds"] - p["least"], p["most"] - p["seconds"]) for p in points), strict=True))
-        axes.errorbar(across, middle, yerr=errors, color=COLOURS[2], marker="o", capsize=3)
+        errors = list(
+            zip(
+                *((p["seconds"] - p["least"], p["most"] - p["seconds"]) for p in points),
+                strict=True,
+            )
+        )
+        axes.errorbar(across, middle, yerr=errors, color=COLORS[2], marker="o", capsize=3)
         axes.set_xlabel(next(iter(points[0])))
         axes.set_ylabel("seconds a round")
         if max(across) / min(across) > 50:
@@ -170,12 +244,15 @@ def lines(series: dict[str, list[Point]]) -> Iterator[str]:
     for name, points in series.items():
         for point in points:
             yield f"{name}: " + ", ".join(
-                f"{what} {value:.3g}" if isinstance(value, float) else f"{what} {value:,}" for what, value in point.items()
+                f"{what} {value:.3g}" if isinstance(value, float) else f"{what} {value:,}"
+                for what, value in point.items()
             )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("growth"))
     parser.add_argument("--only", nargs="+", choices=SERIES, default=list(SERIES))
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,9 +1,11 @@
-"""Chains of convolution blocks and of linear layers, one thread: PyTorch, PyTorch with channels last, and the native kernels, interleaved.
+"""Chains of convolution blocks and of linear layers, one thread: PyTorch, PyTorch with channels
+last, and the native kernels, interleaved.
 
     python benchmarks/kernels.py [workload ...] [--rounds 30]
 
-Times are the least CPU time of the thread over all rounds. GFLOP/s counts every product of the dense formulas, forward, weights and
-inputs (not the first), also those that native code skips because a factor is zero: it may exceed the machine's peak."""
+Times are the least CPU time of the thread over all rounds. GFLOP/s counts every product of the
+dense formulas, forward, weights and inputs (not the first), also those that native code skips
+because a factor is zero: it may exceed the machine's peak."""
 
 import argparse
 import time
@@ -40,7 +42,13 @@ LINEAR = {"mlp": (1024, 512, 512)}
 MORE = {  # slower, to see where the native kernels stop paying
     "vgg8": (
         (3, 32, 32),
-        [Layer(64, 3, 1, True), Layer(128, 3, 1, True), Layer(256, 3, 1, True), Layer(512, 3, 1, True), Layer(512, 3, 1, True)],
+        [
+            Layer(64, 3, 1, True),
+            Layer(128, 3, 1, True),
+            Layer(256, 3, 1, True),
+            Layer(512, 3, 1, True),
+            Layer(512, 3, 1, True),
+        ],
     ),
     "64-64": ((64, 16, 16), [Layer(64, 3, 1, False)]),
     "64-128": ((64, 16, 16), [Layer(128, 3, 1, True)]),
@@ -63,9 +71,13 @@ def convolutions(image: Image, layers: Sequence[Layer], memory: torch.memory_for
     channels, height, width = image
     blocks, flop = [], 0.0
     for i, (outputs, kernel, padding, pool) in enumerate(layers):
-        weight = torch.randn(outputs, channels, kernel, kernel) * (2 / (channels * kernel**2)) ** 0.5
+        weight = (
+            torch.randn(outputs, channels, kernel, kernel) * (2 / (channels * kernel**2)) ** 0.5
+        )
         weight = weight.contiguous(memory_format=memory)
-        blocks.append(Block(weight.requires_grad_(), torch.zeros(outputs, requires_grad=True), padding, pool))
+        blocks.append(
+            Block(weight.requires_grad_(), torch.zeros(outputs, requires_grad=True), padding, pool)
+        )
         height, width = height + 2 * padding - kernel + 1, width + 2 * padding - kernel + 1
         flop += 2.0 * BATCH * height * width * weight.numel() * (3 if i else 2)
         if pool:
@@ -76,14 +88,17 @@ def convolutions(image: Image, layers: Sequence[Layer], memory: torch.memory_for
 
 
 def linear_layers(sizes: Sequence[int]) -> Case:
-    """Each with its ReLU, on noise, of which a ReLU leaves half. Gradients add up, as in a step of training."""
+    """Each with its ReLU, on noise, of which a ReLU leaves half. Gradients add up, as in a step of
+    training."""
     torch.manual_seed(0)
     pairs = list(pairwise(sizes))
     net = Layers(*(layer for size in pairs for layer in (nn.Linear(*size), nn.ReLU())))
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
     x = torch.randn(BATCH, sizes[0])
-    return Case(lambda: net(x), sum(2.0 * BATCH * i * o * (3 if n else 2) for n, (i, o) in enumerate(pairs)))
+    return Case(
+        lambda: net(x), sum(2.0 * BATCH * i * o * (3 if n else 2) for n, (i, o) in enumerate(pairs))
+    )
 
 
 def once(choice: Kernels, case: Case) -> tuple[float, float]:
@@ -109,21 +124,38 @@ def compare(name: str, rounds: int) -> None:
         image, layers = (WORKLOADS | MORE)[name]
         made = convolutions(image, layers, torch.contiguous_format)
         last = convolutions(image, layers, torch.channels_last)
-        contenders = {"torch": ("torch", made), "channels last": ("torch", last), "native": ("native", made)}
+        contenders = {
+            "torch": ("torch", made),
+            "channels last": ("torch", last),
+            "native": ("native", made),
+        }
     times: dict[str, list[tuple[float, float]]] = {contender: [] for contender in contenders}
     for _ in range(rounds):
         for contender, (choice, its) in contenders.items():
             times[contender].append(once(choice, its))
-    best = {contender: tuple(min(column) for column in zip(*both, strict=True)) for contender, both in times.items()}
+    best = {
+        contender: tuple(min(column) for column in zip(*both, strict=True))
+        for contender, both in times.items()
+    }
     reference = best["torch"]
     for contender, (forward, both) in best.items():
-        cells = [f"{one * 1e3:.2f} ({whole / one:.1f}x)" for one, whole in zip((forward, both), reference, strict=True)]
+        cells = [
+            f"{one * 1e3:.2f} ({whole / one:.1f}x)"
+            for one, whole in zip((forward, both), reference, strict=True)
+        ]
         print(row(name, contender, *cells, f"{made.flop / both / 1e9:.0f}"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workload", nargs="*", default=[*WORKLOADS, *LINEAR], help=", ".join([*WORKLOADS, *LINEAR, *MORE]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "workload",
+        nargs="*",
+        default=[*WORKLOADS, *LINEAR],
+        help=", ".join([*WORKLOADS, *LINEAR, *MORE]),
+    )
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

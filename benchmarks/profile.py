@@ -2,9 +2,10 @@
 
     python benchmarks/profile.py [--method map] [--net lenet] [--rounds 3] [--plot profile.png]
 
-The federation has 20 clients of 480 training samples, with noise for images, and all of them in each round, so that every client has
-met the method before: MAP's have a teacher. All parts run in one process here, so that they can be told apart; with N workers those of
-the clients and the evaluation are shared by N."""
+The federation has 20 clients of 480 training samples, with noise for images, and all of them in
+each round, so that every client has met the method before: MAP's have a teacher. All parts run in
+one process here, so that they can be told apart; with N workers those of the clients and the
+evaluation are shared by N."""
 
 import argparse
 import contextlib
@@ -23,10 +24,10 @@ import fedmap
 from fedmap.client import Client
 from fedmap.methods import find_method
 from fedmap.nets import Net
-from fedmap.report.plots import COLOURS, save
+from fedmap.report.plots import COLORS, save
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.store import StateStore
-from fedmap.simulate.workshop import Workshop
+from fedmap.simulate.tasks import Workshop
 from fedmap.vector import SGD, Model
 
 
@@ -71,7 +72,7 @@ class Stopwatch:
         def timed(client: Client, steps: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
             stream = plain(client, steps)
             while True:
-                with self.part("batches: gather, normalise"):
+                with self.part("batches: gather, normalize"):
                     batch = next(stream, None)
                 if batch is None:
                     return
@@ -85,7 +86,11 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     watch = Stopwatch()
 
     def forward() -> str:
-        return "forward" if torch.is_grad_enabled() else "forward without gradient: teacher, evaluation"
+        return (
+            "forward"
+            if torch.is_grad_enabled()
+            else "forward without gradient: teacher, evaluation"
+        )
 
     watch.on(Net, "forward", forward)
     for function in ("features", "classify"):  # of a model in parts
@@ -96,7 +101,7 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     watch.on(Client, "gradient", "loss, zeroed gradients, autograd's bookkeeping")
     watch.on(Client, "accuracy", "rest of the local evaluation, before and after")
     watch.on(Workshop, "evaluate", "rest of the global evaluation")
-    watch.on(Workshop, "train", "rest of the client: copies, HPM, optimiser's start")
+    watch.on(Workshop, "train", "rest of the client: copies, HPM, optimizer's start")
     watch.on(StateStore, "put", "state to the store")
     watch.on(StateStore, "__getitem__", "state from the store")
     watch.on(find_method(method), "aggregate", "server")
@@ -107,20 +112,38 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     def on_round(record: dict[str, Any]) -> None:
         if record["round"] == 1:
             watch.seconds.clear()
-        parts.update(watch.seconds)  # up to the last round; what a run does after it is not part of a round
+        parts.update(
+            watch.seconds
+        )  # up to the last round; what a run does after it is not part of a round
 
     with tempfile.TemporaryDirectory() as folder, watch.part("rest of the round"):
         made = federation(20, 600)
-        fedmap.run(method, made, net=net, rounds=rounds + 1, fraction=1, workers=1, out=f"{folder}/run", on_round=on_round)
-    return {name: seconds / rounds for name, seconds in sorted(parts.items(), key=lambda item: -item[1])}
+        fedmap.run(
+            method,
+            made,
+            net=net,
+            rounds=rounds + 1,
+            fraction=1,
+            workers=1,
+            out=f"{folder}/run",
+            on_round=on_round,
+        )
+    return {
+        name: seconds / rounds for name, seconds in sorted(parts.items(), key=lambda item: -item[1])
+    }
 
 
 def plot(parts: dict[str, float], title: str, path: Path) -> None:
     figure = Figure(figsize=(9, 0.34 * len(parts) + 0.9), layout="constrained")
     axes = figure.subplots()
-    bars = axes.barh(list(parts), [1000 * seconds for seconds in parts.values()], color=COLOURS[2])
+    bars = axes.barh(list(parts), [1000 * seconds for seconds in parts.values()], color=COLORS[2])
     axes.bar_label(
-        bars, [f" {1000 * seconds:.0f} ms, {100 * seconds / sum(parts.values()):.1f} %" for seconds in parts.values()], fontsize=8
+        bars,
+        [
+            f" {1000 * seconds:.0f} ms, {100 * seconds / sum(parts.values()):.1f} %"
+            for seconds in parts.values()
+        ],
+        fontsize=8,
     )
     axes.invert_yaxis()
     axes.margins(x=0.2)
@@ -131,7 +154,9 @@ def plot(parts: dict[str, float], title: str, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--method", default="map")
     parser.add_argument("--net", default="lenet")
     parser.add_argument("--rounds", type=int, default=3)
@@ -142,7 +167,12 @@ def main() -> None:
         print(f"{1000 * seconds:9.1f} ms {100 * seconds / sum(parts.values()):5.1f} %  {name}")
     print(f"{1000 * sum(parts.values()):9.1f} ms          a round")
     if arguments.plot:
-        plot(parts, f"One round of {arguments.method} with {arguments.net}: 20 clients of 480 samples, 5 epochs", arguments.plot)
+        plot(
+            parts,
+            f"One round of {arguments.method} with {arguments.net}: 20 clients of 480 samples, 5 "
+            "epochs",
+            arguments.plot,
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Which reading of MAP should be the default? Schedules and alphas over seeds and both nets of Fashion-MNIST.
+"""Which reading of MAP should be the default? Schedules and alphas over seeds and both nets of
+Fashion-MNIST.
 
-The test set plays no part: the last fifth of each class's training images is held out and scored instead, and the seeds are
-not those of the reported tables. Finished runs are kept below OUT and not run again; the table goes to standard output.
+The test set plays no part: the last fifth of each class's training images is held out and scored
+instead, and the seeds are not those of the reported tables. Finished runs are kept below OUT and
+not run again; the table goes to standard output.
 
     python scripts/choose_map_default.py OUT [--rounds 60] [--nets mlp lenet] [--workers 2]
 """
@@ -26,18 +28,23 @@ SEEDS = (10, 11, 12)
 
 
 def held_out(dataset: Dataset) -> Dataset:
-    """The training images alone: the first four fifths of each class to train on, the rest in the place of the test set."""
+    """The training images alone: the first four fifths of each class to train on, the rest in the
+    place of the test set."""
     rank = torch.empty_like(dataset.train_y)
     for c in range(len(dataset.classes)):
         (here,) = torch.nonzero(dataset.train_y == c, as_tuple=True)
         rank[here] = torch.arange(len(here))
     last = rank >= 0.8 * len(dataset.train_y) / len(dataset.classes)
     x, y = dataset.train_x, dataset.train_y
-    return dataclasses.replace(dataset, train_x=x[~last], train_y=y[~last], test_x=x[last], test_y=y[last])
+    return dataclasses.replace(
+        dataset, train_x=x[~last], train_y=y[~last], test_x=x[last], test_y=y[last]
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--nets", nargs="+", default=["mlp", "lenet"])
@@ -46,16 +53,32 @@ def main() -> None:
     dataset = held_out(fedmap.load("fashion-mini"))
     federations = {seed: fedmap.partition(dataset, 20, seed=seed) for seed in SEEDS}
     for net in given.nets:
-        print(f"\n| {net}, {given.rounds} rounds | global, last {STEADY} | personal, last {STEADY} | personal, all clients |")
+        print(
+            f"\n| {net}, {given.rounds} rounds | global, last {STEADY} | personal, last {STEADY} | "
+            "personal, all clients |"
+        )
         print("| --- | --- | --- | --- |")
         for name, (method, params) in CONTENDERS.items():
             runs = []
             for seed, federation in federations.items():
-                out = given.out / f"{net}-{given.rounds}-{seed}-{name.replace(', ', '-').replace(' ', '')}"
-                settings = {"net": net, "rounds": given.rounds, "seed": seed, "params": params, "workers": given.workers}
+                out = (
+                    given.out
+                    / f"{net}-{given.rounds}-{seed}-{name.replace(', ', '-').replace(' ', '')}"
+                )
+                settings = {
+                    "net": net,
+                    "rounds": given.rounds,
+                    "seed": seed,
+                    "params": params,
+                    "workers": given.workers,
+                }
                 runs.append(fedmap.run(method, federation, out=out, resume=True, **settings))
             cells = []
-            for metric in (f"global_accuracy_last_{STEADY}", f"personal_accuracy_last_{STEADY}", "personal_accuracy_all_clients"):
+            for metric in (
+                f"global_accuracy_last_{STEADY}",
+                f"personal_accuracy_last_{STEADY}",
+                "personal_accuracy_all_clients",
+            ):
                 values = [100 * run.final[metric] for run in runs]
                 cells.append(f"{mean(values):.1f} ± {stdev(values):.1f}")
             print(f"| {name} | {' | '.join(cells)} |", flush=True)

@@ -1,4 +1,5 @@
-"""Make the embedded part of Fashion-MNIST: the first 1,000 training and 200 test images of each class, in official order."""
+"""Make the embedded part of Fashion-MNIST: the first 1,000 training and 200 test images of each
+class, in official order."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fedmap.data import idx, mnist
+from fedmap.data.files import idx
+from fedmap.data.official import mnist
 
 PER_CLASS = {"train": 1000, "test": 200}
 
@@ -18,8 +20,14 @@ def chosen(labels: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.intp]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("official", type=Path, help="folder with the four official idx files, plain or gz")
-    parser.add_argument("destination", type=Path, help="folder to write to, src/fedmap/data/fashion_mini in this repository")
+    parser.add_argument(
+        "official", type=Path, help="folder with the four official idx files, plain or gz"
+    )
+    parser.add_argument(
+        "destination",
+        type=Path,
+        help="folder to write to, src/fedmap/data/fashion_mini in this repository",
+    )
     arguments = parser.parse_args()
     arguments.destination.mkdir(parents=True, exist_ok=True)
     for part, count in PER_CLASS.items():

@@ -1,4 +1,5 @@
-"""Write a part of a dataset as image files, client/class/number.png, as people keep their own data: to try `--data folder:PATH`."""
+"""Write a part of a dataset as image files, client/class/number.png, as people keep their own data:
+to try `--data folder:PATH`."""
 
 import argparse
 from pathlib import Path
@@ -20,8 +21,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("destination", type=Path, help="a folder that is not there yet")
     parser.add_argument("--data", default="fashion-mini", help="a dataset of images (fashion-mini)")
-    parser.add_argument("--clients", type=int, default=10, help="how many clients (10), each with some of the classes")
-    parser.add_argument("--samples", type=int, default=100, help="at most this many images a client (100), and as many for the test set")
+    parser.add_argument(
+        "--clients",
+        type=int,
+        default=10,
+        help="how many clients (10), each with some of the classes",
+    )
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=100,
+        help="at most this many images a client (100), and as many for the test set",
+    )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     arguments.destination.mkdir(parents=True)
@@ -30,10 +41,21 @@ def main() -> None:
     names = [name.replace("/", "-") for name in data.classes]
     for client, (train, test) in enumerate(zip(federation.train, federation.test, strict=True)):
         for i in [*train.tolist(), *test.tolist()][: arguments.samples]:
-            save(data.train_x[i], arguments.destination / f"client{client}" / names[int(data.train_y[i])] / f"{i}.png")
+            save(
+                data.train_x[i],
+                arguments.destination
+                / f"client{client}"
+                / names[int(data.train_y[i])]
+                / f"{i}.png",
+            )
     for i in range(min(arguments.samples, len(data.test_y))):
-        save(data.test_x[i], arguments.destination / "test" / names[int(data.test_y[i])] / f"{i}.png")
-    print(f"{arguments.destination}: {arguments.clients} clients; use it as folder:{arguments.destination}")
+        save(
+            data.test_x[i], arguments.destination / "test" / names[int(data.test_y[i])] / f"{i}.png"
+        )
+    print(
+        f"{arguments.destination}: {arguments.clients} clients; use it as "
+        f"folder:{arguments.destination}"
+    )
 
 
 if __name__ == "__main__":

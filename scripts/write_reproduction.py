@@ -1,9 +1,11 @@
-"""Writes docs/reproduction.md and its pictures from the numbers in results/*.csv alone; no run folder is needed.
+"""Writes docs/reproduction.md and its pictures from the numbers in results/*.csv alone; no run
+folder is needed.
 
     python scripts/write_reproduction.py [--results results] [--page docs/reproduction.md]
 
-A CSV is called STUDY-SCALE.csv, as `fedmap study STUDY --scale SCALE --out FOLDER` writes it. Verdicts follow from the numbers by the
-rules in this file; the reasons beside them are written by hand, in results/reasons.md."""
+A CSV is called STUDY-SCALE.csv, as `fedmap study STUDY --scale SCALE --out FOLDER` writes it.
+Verdicts follow from the numbers by the rules in this file; the reasons beside them are written by
+hand, in results/reasons.md."""
 
 import argparse
 from collections.abc import Callable
@@ -11,15 +13,20 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from fedmap.paper import STUDIES
+from fedmap.paper.central import verdict
+from fedmap.paper.report import said
+from fedmap.paper.study import Row, from_csv
+from fedmap.paper.tables.table_1_2 import best, ordered, signed
+from fedmap.paper.tables.table_3 import of_finished_columns
 from fedmap.report import plots
-from fedmap.study import STUDIES
-from fedmap.study.base import Row, from_csv
-from fedmap.study.carry import said
-from fedmap.study.central import verdict
-from fedmap.study.table_1_2 import best, ordered, signed
-from fedmap.study.table_3 import of_finished_columns
 
-COMBINED = ("dittors", "scars", "map", "scamap")  # the paper's own combinations; "single" methods are all others
+COMBINED = (
+    "dittors",
+    "scars",
+    "map",
+    "scamap",
+)  # the paper's own combinations; "single" methods are all others
 ALL_SINGLES = {"global": 17, "personal": 19}  # two of them have no global model
 ORDER = [
     "table-1-2", "joint", "fairness", "readings", "parameters", "table-3", "femnist",
@@ -50,7 +57,9 @@ def above_fedavg(rows: list[Row]) -> Judged:
     for column in columns_of(rows):
         for goal in ("global", "personal"):
             found = {m: best(rows, m, column, goal) for m in ("map", "fedavg")}
-            ours, theirs = (found[m]["last_10"] if found[m] else float("nan") for m in ("map", "fedavg"))  # type: ignore[index]
+            ours, theirs = (
+                found[m]["last_10"] if found[m] else float("nan") for m in ("map", "fedavg")
+            )  # type: ignore[index]
             won.append(ours > theirs)
             parts.append(f"{column} {goal} {ours:.1f} against {theirs:.1f}")
     return verdict(all(won), any(won)), "; ".join(parts)
@@ -60,13 +69,20 @@ def best_single(goal: str, wanted: tuple[str, ...]) -> Callable[[list[Row]], Jud
     def judge(rows: list[Row]) -> Judged:
         parts, first, above, fewest = [], [], [], ALL_SINGLES[goal]
         for column in columns_of(rows):
-            singles = {m: score for m, score in scores(rows, column, goal).items() if m not in COMBINED}
+            singles = {
+                m: score for m, score in scores(rows, column, goal).items() if m not in COMBINED
+            }
             ranking = sorted(singles, key=lambda m: -singles[m])
             first.append(set(ranking[: len(wanted)]) == set(wanted))
             above.append(singles[wanted[0]] > singles["fedavg"])
             fewest = min(fewest, len(singles))
-            parts.append(f"{column}, of {len(singles)} single methods: {', '.join(f'{m} {singles[m]:.1f}' for m in ranking[:5])}")
-        return verdict(all(first), all(above)) + ("" if fewest == ALL_SINGLES[goal] else ", so far"), "; ".join(parts)
+            parts.append(
+                f"{column}, of {len(singles)} single methods: "
+                f"{', '.join(f'{m} {singles[m]:.1f}' for m in ranking[:5])}"
+            )
+        return verdict(all(first), all(above)) + (
+            "" if fewest == ALL_SINGLES[goal] else ", so far"
+        ), "; ".join(parts)
 
     return judge
 
@@ -76,7 +92,11 @@ def nobody_above_in_both(rows: list[Row]) -> Judged:
     for column in columns_of(rows):
         both = [scores(rows, column, goal) for goal in ("global", "personal")]
         names = [m for m in both[0] if m in both[1]]
-        better = [m for m in names if m not in ("map", "scamap") and all(goal[m] > goal["map"] for goal in both)]
+        better = [
+            m
+            for m in names
+            if m not in ("map", "scamap") and all(goal[m] > goal["map"] for goal in both)
+        ]
         nobody.append(not better)
         above.append(all(goal["map"] > goal["fedavg"] for goal in both))
         fewest = min(fewest, len(names))
@@ -90,30 +110,44 @@ def few_worse(rows: list[Row]) -> Judged:
     parts, few, fewer = [], [], []
     for column in columns_of(rows):
         by = {
-            m: {(r["seed"], r["client"]): r["accuracy"] for r in rows if (r["column"], r["method"]) == (column, m)}
+            m: {
+                (r["seed"], r["client"]): r["accuracy"]
+                for r in rows
+                if (r["column"], r["method"]) == (column, m)
+            }
             for m in ("map", "fedavg")
         }
         change = [by["map"][key] - by["fedavg"][key] for key in by["map"]]
         worse, better = sum(c < 0 for c in change), sum(c > 0 for c in change)
         few.append(worse <= 0.16 * len(change))
         fewer.append(worse < better)
-        parts.append(f"{column}: {worse} of {len(change)} worse, {better} better, mean {signed(mean(change))} points")
+        parts.append(
+            f"{column}: {worse} of {len(change)} worse, {better} better, mean "
+            f"{signed(mean(change))} points"
+        )
     return verdict(all(few), all(fewer)), "; ".join(parts)
 
 
 def preferred(rows: list[Row]) -> Judged:
     points = {
         group: tuple(
-            mean(r[f"{goal}_last_10"] for r in rows if r["group"] == group and r["outcome"] == "done") for goal in ("global", "personal")
+            mean(
+                r[f"{goal}_last_10"] for r in rows if r["group"] == group and r["outcome"] == "done"
+            )
+            for goal in ("global", "personal")
         )
         for group in dict.fromkeys(r["group"] for r in rows)
         if all(r["outcome"] == "done" for r in rows if r["group"] == group)
     }
     plain, ours = points.pop("default"), "alpha 0.9, kd 0.01"
-    ranks = [1 + sum(point[goal] > points[ours][goal] for point in points.values()) for goal in (0, 1)]
+    ranks = [
+        1 + sum(point[goal] > points[ours][goal] for point in points.values()) for goal in (0, 1)
+    ]
     both = sum(point[0] > plain[0] and point[1] > plain[1] for point in points.values())
     numbers = f"number {ranks[0]} in global and {ranks[1]} in personal accuracy; {both} of {len(points)} are above FedAvg in both"
-    return verdict(max(ranks) <= 3, points[ours][0] > plain[0] and points[ours][1] > plain[1]), numbers
+    return verdict(
+        max(ranks) <= 3, points[ours][0] > plain[0] and points[ours][1] > plain[1]
+    ), numbers
 
 
 def first_everywhere(rows: list[Row]) -> Judged:
@@ -149,7 +183,10 @@ def complete(rows: list[Row]) -> Judged:
         won.append(max(ours.values()) > others[first])
         above.append(max(ours.values()) > others["fedavg"])
         said = ", ".join(f"{value:.1f} with {group}" for group, value in ours.items())
-        parts.append(f"{goal.split('_')[0]}: MAP {said}; FedAvg {others['fedavg']:.1f}; the best other is {first} with {others[first]:.1f}")
+        parts.append(
+            f"{goal.split('_')[0]}: MAP {said}; FedAvg {others['fedavg']:.1f}; the best other is "
+            f"{first} with {others[first]:.1f}"
+        )
     return verdict(all(won), any(above)), "; ".join(parts)
 
 
@@ -167,20 +204,53 @@ def by_findings(name: str) -> Callable[[list[Row]], Judged]:
 
 
 CLAIMS = [
-    Claim("MAP is above FedAvg in aggregation and in personalisation", "table-1-2-paper", above_fedavg),
     Claim(
-        "FedRS and Scaffold are the best single methods for aggregation", "table-1-2-paper", best_single("global", ("fedrs", "scaffold"))
+        "MAP is above FedAvg in aggregation and in personalization", "table-1-2-paper", above_fedavg
     ),
-    Claim("FedPHP, the HPM alone, is the best single method for personalisation", "table-1-2-paper", best_single("personal", ("fedphp",))),
+    Claim(
+        "FedRS and Scaffold are the best single methods for aggregation",
+        "table-1-2-paper",
+        best_single("global", ("fedrs", "scaffold")),
+    ),
+    Claim(
+        "FedPHP, the HPM alone, is the best single method for personalization",
+        "table-1-2-paper",
+        best_single("personal", ("fedphp",)),
+    ),
     Claim("No other method is above MAP in both", "table-1-2-paper", nobody_above_in_both),
-    Claim("Few clients lose from FedAvg to MAP (16 of 100 on Fashion-MNIST)", "fairness-paper", few_worse),
-    Claim("alpha 0.9 with distillation and weight 0.01 is preferred, and all settings are above FedAvg", "parameters-small", preferred),
+    Claim(
+        "Few clients lose from FedAvg to MAP (16 of 100 on Fashion-MNIST)",
+        "fairness-paper",
+        few_worse,
+    ),
+    Claim(
+        "alpha 0.9 with distillation and weight 0.01 is preferred, and all settings are above "
+        "FedAvg",
+        "parameters-small",
+        preferred,
+    ),
     Claim("With complete classes MAP is first in both", "table-3-small", complete),
     Claim("On FEMNIST MAP is better in every setting", "femnist-small", first_everywhere),
-    Claim("Features and proxies of missing classes lose their meaning", "missing-features-small", by_findings("missing-features")),
-    Claim("Proxies of missing classes are pushed early and collapse", "proxy-drift-small", by_findings("proxy-drift")),
-    Claim("Other classes' samples hurt accuracy on the targeted ones", "partial-classes-small", by_findings("partial-classes")),
-    Claim("After a download the local accuracy drops, and MAP cures it", "two-client-demo-small", by_findings("two-client-demo")),
+    Claim(
+        "Features and proxies of missing classes lose their meaning",
+        "missing-features-small",
+        by_findings("missing-features"),
+    ),
+    Claim(
+        "Proxies of missing classes are pushed early and collapse",
+        "proxy-drift-small",
+        by_findings("proxy-drift"),
+    ),
+    Claim(
+        "Other classes' samples hurt accuracy on the targeted ones",
+        "partial-classes-small",
+        by_findings("partial-classes"),
+    ),
+    Claim(
+        "After a download the local accuracy drops, and MAP cures it",
+        "two-client-demo-small",
+        by_findings("two-client-demo"),
+    ),
 ]
 
 
@@ -191,7 +261,10 @@ def section(stem: str, rows: list[Row], images: Path, page: Path) -> str:
     command = f"fedmap study {name} --scale {scale}" + chosen(name, scale, rows)
     cuts = study.cuts(study.choice(scale).scale)
     if "--defaults" in command:
-        cuts = ["default parameters instead of the best of three groups, and only the methods below; all else is as printed"]
+        cuts = [
+            "default parameters instead of the best of three groups, and only the methods below; "
+            "all else is as printed"
+        ]
     parts = [f"## {study.line}", f"{study.paper}. {said(cuts)}", f"```\n{command}\n```"]
     parts.append("\n".join(f"- {finding}" for finding in report.findings))
     parts += [f"{table.caption}:\n\n{table.markdown()}" for table in report.tables.values()]
@@ -204,7 +277,10 @@ def section(stem: str, rows: list[Row], images: Path, page: Path) -> str:
 def chosen(name: str, scale: str, rows: list[Row]) -> str:
     """The options that lead to these rows, where they are not the scale's own choice."""
     study, options = STUDIES[name], ""
-    names = {what: list(dict.fromkeys(r[what] for r in rows if what in r)) for what in ("column", "method", "seed", "group")}
+    names = {
+        what: list(dict.fromkeys(r[what] for r in rows if what in r))
+        for what in ("column", "method", "seed", "group")
+    }
     if study.columns and names["column"] != list(study.default_columns(study.choice(scale).scale)):
         options += f' --columns "{"; ".join(names["column"])}"'
     if study.methods and set(names["method"]) != set(study.methods):
@@ -218,14 +294,21 @@ def chosen(name: str, scale: str, rows: list[Row]) -> str:
 
 def by_heading(text: str) -> dict[str, str]:
     """The sections of a Markdown page, each of which must belong to a claim."""
-    found = {heading.strip(): body.strip() for heading, _, body in (part.partition("\n") for part in text.split("\n## ")[1:])}
+    found = {
+        heading.strip(): body.strip()
+        for heading, _, body in (part.partition("\n") for part in text.split("\n## ")[1:])
+    }
     if unknown := found.keys() - {claim.text for claim in CLAIMS}:
-        raise SystemExit(f"results/reasons.md has reasons for what is no claim: {', '.join(unknown)}")
+        raise SystemExit(
+            f"results/reasons.md has reasons for what is no claim: {', '.join(unknown)}"
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--page", type=Path, default=Path("docs/reproduction.md"))
     given = parser.parse_args()
@@ -242,7 +325,9 @@ def main() -> None:
             lines.append(f"| {claim.text} | **{judged}** | {numbers} ({claim.stem}) |")
             reasons += [f"**{claim.text}.** {written[claim.text]}"] if claim.text in written else []
         else:
-            lines.append(f"| {claim.text} | not run yet | `fedmap study {claim.stem.rsplit('-', 1)[0]}` |")
+            lines.append(
+                f"| {claim.text} | not run yet | `fedmap study {claim.stem.rsplit('-', 1)[0]}` |"
+            )
     parts = [INTRODUCTION, "## Where we differ, and why", "\n".join(lines), *reasons]
     parts += [section(stem, tables[stem], images, given.page) for stem in stems]
     given.page.write_text("\n\n".join(parts) + "\n")

@@ -13,7 +13,11 @@ class Tiny(Net):
     """One hidden layer of 8, for vectors and images."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), 8), nn.ReLU()), 8, classes)
+        super().__init__(
+            nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), 8), nn.ReLU()),
+            8,
+            classes,
+        )
 
 
 class TinyBN(Net):
@@ -21,7 +25,13 @@ class TinyBN(Net):
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         if len(shape) == 3:
-            layers = [nn.Conv2d(shape[0], 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+            layers = [
+                nn.Conv2d(shape[0], 4, 3),
+                nn.BatchNorm2d(4),
+                nn.ReLU(),
+                nn.AdaptiveAvgPool2d(2),
+                nn.Flatten(),
+            ]
         else:
             layers = [nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.ReLU()]
         super().__init__(nn.Sequential(*layers), 16 if len(shape) == 3 else 8, classes)

@@ -1,6 +1,8 @@
-"""check_method passes every registered method and catches methods that are broken on purpose, each with the right sentence."""
+"""check_method passes every registered method and catches methods that are broken on purpose, each
+with the right sentence."""
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -236,8 +238,11 @@ def test_what_a_method_explains_in_sends_it_may_upload():
 
 
 def test_bytes_in_the_record_that_are_not_those_of_the_dictionaries_are_caught(monkeypatch):
-    monkeypatch.setattr("fedmap.simulate.rounds.nbytes", lambda values: 100)
-    with pytest.raises(AssertionError, match="round 1 records 400 bytes down, but the dictionaries that went down weigh"):
+    monkeypatch.setattr(sys.modules["fedmap.simulate.run"], "nbytes", lambda values: 100)
+    with pytest.raises(
+        AssertionError,
+        match="round 1 records 400 bytes down, but the dictionaries that went down weigh",
+    ):
         check_method(FedAvg)
 
 

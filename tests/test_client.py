@@ -14,7 +14,9 @@ from fedmap.nets import Net, build
 from fedmap.vector import Bench, Model, shorten
 
 
-def a_client(federation: Federation, number: int = 0, round: int = 1, net: str = "tiny", **training: object) -> Client:
+def a_client(
+    federation: Federation, number: int = 0, round: int = 1, net: str = "tiny", **training: object
+) -> Client:
     bench = Bench(lambda: build(net, federation.dataset.shape, federation.classes, 0))
     return Client(federation, number, round, Training(**training), 0, bench)
 
@@ -58,20 +60,24 @@ def test_training_is_sgd_with_momentum_and_decay(federation: Federation) -> None
     client.train(model, cross_entropy, 6)
 
     net = build("tiny", federation.dataset.shape, federation.classes, 0)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
     losses = []
     for x, y in a_client(federation, batch=8).batches(6):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.cross_entropy(net(x), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     for name, parameter in net.named_parameters():
-        torch.testing.assert_close(model.named(model.vector)[name], parameter.detach(), rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(
+            model.named(model.vector)[name], parameter.detach(), rtol=1e-5, atol=1e-7
+        )
     assert client.mean_loss == pytest.approx(sum(losses) / 6, rel=1e-5)
 
 
-def test_a_frozen_model_sees_each_sample_once_and_says_the_same_as_when_asked_each_time(federation: Federation) -> None:
+def test_a_frozen_model_sees_each_sample_once_and_says_the_same_as_when_asked_each_time(
+    federation: Federation,
+) -> None:
     client = a_client(federation, batch=7)
     model = initial(federation)
     asked = 0
@@ -82,7 +88,8 @@ def test_a_frozen_model_sees_each_sample_once_and_says_the_same_as_when_asked_ea
         return model(x)
 
     frozen = client.frozen(outputs)
-    list(client.batches(2))  # a first stage: the frozen model is asked from the middle of an epoch on
+    # a first stage: the frozen model is asked from the middle of an epoch on
+    list(client.batches(2))
     for x, _ in client.batches(3 * -(-client.samples // 7)):
         said = frozen(x)
         assert not said.requires_grad
@@ -90,7 +97,8 @@ def test_a_frozen_model_sees_each_sample_once_and_says_the_same_as_when_asked_ea
     assert asked == client.samples
 
     other = torch.zeros_like(x)
-    torch.testing.assert_close(frozen(other), model(other))  # not the batch of the moment: nothing is known of it
+    # not the batch of the moment: nothing is known of it
+    torch.testing.assert_close(frozen(other), model(other))
     assert asked == client.samples + len(other)
 
 
@@ -126,11 +134,14 @@ def test_a_correction_enters_each_step(federation: Federation) -> None:
     assert torch.equal(model.vector, start)
 
 
-def test_a_long_gradient_is_shortened_before_the_correction_and_a_short_one_is_left_alone(federation: Federation) -> None:
+def test_a_long_gradient_is_shortened_before_the_correction_and_a_short_one_is_left_alone(
+    federation: Federation,
+) -> None:
     start = initial(federation).vector
 
     def moved(clip: float | None) -> Tensor:
-        """Along the first gradient, with one step of plain SGD and a correction that doubles what it is given."""
+        """Along the first gradient, with one step of plain SGD and a correction that doubles what
+        it is given."""
         client = a_client(federation, clip=clip, momentum=0.0, weight_decay=0.0)
         model = client.model(start)
         client.train(model, cross_entropy, 1, correct=lambda model: model.grads.mul_(2))
@@ -151,9 +162,13 @@ def test_a_gradient_that_is_not_finite_is_not_hidden_by_a_limit(wrong: float) ->
 
 def test_a_batch_of_one_sample_in_batch_norm_is_told(federation: Federation) -> None:
     client = a_client(federation, batch=1)
-    features = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(federation.dataset.shape), 4), nn.BatchNorm1d(4))
+    features = nn.Sequential(
+        nn.Flatten(), nn.Linear(math.prod(federation.dataset.shape), 4), nn.BatchNorm1d(4)
+    )
     model = Model(Net(features, 4, federation.classes))
-    with pytest.raises(FedmapError, match=r"client 0 has a batch of one sample.*another batch size than 1"):
+    with pytest.raises(
+        FedmapError, match=r"client 0 has a batch of one sample.*another batch size than 1"
+    ):
         client.train(model, cross_entropy, 1)
 
 

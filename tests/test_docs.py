@@ -1,4 +1,5 @@
-"""Every command and every Python line in the README and the docs is run here, on less data than it asks for."""
+"""Every command and every Python line in the README and the docs is run here, on less data than it
+asks for."""
 
 import re
 import shlex
@@ -15,7 +16,22 @@ from fedmap.methods import METHODS
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Added to a command: of an option that is given twice, the last one counts.
-LESS = ["--data", "synthetic", "--net", "mlp", "--clients", "6", "--rounds", "1", "--epochs", "0.2", "--fraction", "0.2", "--workers", "1"]
+LESS = [
+    "--data",
+    "synthetic",
+    "--net",
+    "mlp",
+    "--clients",
+    "6",
+    "--rounds",
+    "1",
+    "--epochs",
+    "0.2",
+    "--fraction",
+    "0.2",
+    "--workers",
+    "1",
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -24,11 +40,18 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def commands(page: Path) -> list[str]:
     """Lines that begin with `fedmap`, in blocks and alone in back quotes, without their comments."""
-    lines = [line for language in ("", "bash", "sh", "shell", "console") for block in blocks(page, language) for line in block.splitlines()]
+    lines = [
+        line
+        for language in ("", "bash", "sh", "shell", "console")
+        for block in blocks(page, language)
+        for line in block.splitlines()
+    ]
     lines += re.findall(r"`(fedmap [^`]+)`", page.read_text())
     found = [line.partition(" #")[0].strip() for line in lines if line.startswith("fedmap ")]
     return [
-        line for line in dict.fromkeys(found) if not re.search(r"NAME|FILE|PATH|OUT|\.\.\.|mine\.py|\brun\.toml|^fedmap data get", line)
+        line
+        for line in dict.fromkeys(found)
+        if not re.search(r"NAME|FILE|PATH|OUT|\.\.\.|mine\.py|\brun\.toml|^fedmap data get", line)
     ]
 
 
@@ -40,19 +63,35 @@ def test_the_docs_have_commands() -> None:
 
 
 @pytest.mark.parametrize("command", ALL)
-def test_a_command_of_the_docs_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_of_the_docs_runs(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command)[1:]
     if words[0] == "resume":
-        fedmap.run("fedavg", fedmap.partition(fedmap.load("synthetic"), 4), net="mlp", rounds=1, epochs=0.2, fraction=0.2, out=words[1])
-    less = {"run": LESS, "compare": [*LESS, "--seeds", "0"], "demo": ["--rounds", "1", "--workers", "1"]}.get(words[0], [])
+        fedmap.run(
+            "fedavg",
+            fedmap.partition(fedmap.load("synthetic"), 4),
+            net="mlp",
+            rounds=1,
+            epochs=0.2,
+            fraction=0.2,
+            out=words[1],
+        )
+    less = {
+        "run": LESS,
+        "compare": [*LESS, "--seeds", "0"],
+        "demo": ["--rounds", "1", "--workers", "1"],
+    }.get(words[0], [])
     if words[0] == "study" and len(words) > 1:  # tests/study runs every study to its end
         less = ["--scale", "smoke", "--plan", "--workers", "1"]
     done = CliRunner().invoke(app, [*words, *less], catch_exceptions=False)
     assert done.exit_code == 0, done.output
 
 
-def test_the_python_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_lines_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     x, y = rng.random((40, 6), np.float32), np.arange(40) % 4
@@ -74,7 +113,9 @@ def test_every_method_has_a_page_that_the_index_knows() -> None:
         page = ROOT / f"docs/methods/{name}.md"
         assert page.exists(), name
         for parameter in method.Params.model_fields:
-            assert f"`{parameter}`" in page.read_text(), f"{page.name} does not name the parameter {parameter}"
+            assert f"`{parameter}`" in page.read_text(), (
+                f"{page.name} does not name the parameter {parameter}"
+            )
         assert f"]({name}.md)" in index
 
 

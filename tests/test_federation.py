@@ -15,18 +15,33 @@ from fedmap.federation import Federation, partition
 from fedmap.partitions import PARTITIONS
 
 
-def dataset(samples: int = 200, classes: int = 4, owner: list[int] | None = None, names: tuple[str, ...] = (), test: int = 40) -> Dataset:
+def dataset(
+    samples: int = 200,
+    classes: int = 4,
+    owner: list[int] | None = None,
+    names: tuple[str, ...] = (),
+    test: int = 40,
+) -> Dataset:
     drawn = synthetic(classes=classes, train=samples, test=test, shape=(3,))
-    return replace(drawn, owner=None if owner is None else torch.tensor(owner), client_names=names, defaults=Defaults(clients=7))
+    return replace(
+        drawn,
+        owner=None if owner is None else torch.tensor(owner),
+        client_names=names,
+        defaults=Defaults(clients=7),
+    )
 
 
 def same(one: Federation, other: Federation) -> bool:
-    return len(one) == len(other) and all(map(torch.equal, (*one.train, *one.test), (*other.train, *other.test)))
+    return len(one) == len(other) and all(
+        map(torch.equal, (*one.train, *one.test), (*other.train, *other.test))
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.integers(2, 40), min_size=1, max_size=12), seed=st.integers(0, 2**32))
-def test_every_sample_is_once_in_a_training_or_a_test_set_and_a_fifth_of_each_clients_is_test(sizes: list[int], seed: int) -> None:
+def test_every_sample_is_once_in_a_training_or_a_test_set_and_a_fifth_of_each_clients_is_test(
+    sizes: list[int], seed: int
+) -> None:
     owner = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     data = dataset(sum(sizes))
     made = Federation(data, owner, seed=seed)
@@ -47,7 +62,16 @@ def test_every_partition_makes_a_federation_that_its_record_leads_back_to(kind: 
     assert len(made) == 7
     again = made.made_by
     assert again["data"] == data.name
-    assert same(made, partition(data, again["clients"], seed=again["partition_seed"], kind=again["partition"], **again["partition_params"]))
+    assert same(
+        made,
+        partition(
+            data,
+            again["clients"],
+            seed=again["partition_seed"],
+            kind=again["partition"],
+            **again["partition_params"],
+        ),
+    )
     assert not same(made, partition(data, kind=kind, seed=6))
 
 
@@ -113,7 +137,10 @@ def test_samples_with_owners_are_shared_out_anew_where_one_says_so() -> None:
 
 
 def test_another_number_of_clients_than_of_owners_is_refused() -> None:
-    with pytest.raises(FedmapError, match="clients is 3, but the samples come with 4 owners; leave clients out, or choose another"):
+    with pytest.raises(
+        FedmapError,
+        match="clients is 3, but the samples come with 4 owners; leave clients out, or choose another",
+    ):
         partition(dataset(owner=[k // 50 for k in range(200)]), 3)
 
 
@@ -121,16 +148,24 @@ def test_another_number_of_clients_than_of_owners_is_refused() -> None:
 
 
 def test_the_datas_own_client_and_class_names_survive() -> None:
-    data = replace(dataset(owner=[k // 100 for k in range(200)], names=("north", "south")), classes=("a", "b", "c", "d"))
+    data = replace(
+        dataset(owner=[k // 100 for k in range(200)], names=("north", "south")),
+        classes=("a", "b", "c", "d"),
+    )
     made = partition(data)
     assert made.client_names == ("north", "south")
     assert made.dataset.classes == ("a", "b", "c", "d")
 
 
-@pytest.mark.parametrize(("names", "whose"), [(("north", "south", "east"), "south"), ((), "client 1")])
+@pytest.mark.parametrize(
+    ("names", "whose"), [(("north", "south", "east"), "south"), ((), "client 1")]
+)
 def test_an_owner_with_a_single_sample_is_named(names: tuple[str, ...], whose: str) -> None:
     data = dataset(9, owner=[0, 0, 0, 0, 1, 2, 2, 2, 2], names=names)
-    with pytest.raises(FedmapError, match=f"^{whose} has one sample; each client needs at least 2, one to train on and one to test on"):
+    with pytest.raises(
+        FedmapError,
+        match=f"^{whose} has one sample; each client needs at least 2, one to train on and one to test on",
+    ):
         partition(data)
 
 
@@ -149,14 +184,19 @@ def test_owners_of_another_number_of_samples_are_refused(owner: np.ndarray) -> N
 
 
 def test_a_class_that_no_owner_has_is_missing_for_all() -> None:
-    data = replace(dataset(owner=[k // 100 for k in range(200)]), classes=("a", "b", "c", "d", "only in the test set"))
+    data = replace(
+        dataset(owner=[k // 100 for k in range(200)]),
+        classes=("a", "b", "c", "d", "only in the test set"),
+    )
     assert not partition(data).observed[:, 4].any()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in sorted(PARTITIONS) if kind != "natural"])
 def test_a_class_without_samples_cannot_be_shared_out(kind: str) -> None:
     data = replace(dataset(), classes=("a", "b", "c", "d", "ghost"))
-    with pytest.raises(FedmapError, match="has no training sample of class 'ghost', so nobody could hold it"):
+    with pytest.raises(
+        FedmapError, match="has no training sample of class 'ghost', so nobody could hold it"
+    ):
         partition(data, kind=kind)
 
 
@@ -166,17 +206,39 @@ def test_a_class_without_samples_cannot_be_shared_out(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "params", "sentence"),
     [
-        ("dirichlet", {"alpha": 0}, "partition dirichlet: alpha is 0; allowed: number from 0.001 up to 1000"),
-        ("dirichlet", {"alpha": float("nan")}, "partition dirichlet: alpha is nan; allowed: number"),
-        ("incomplete", {"size_sigma": -1}, "partition incomplete: size_sigma is -1; allowed: number from 0 up to 3"),
-        ("shards", {"classes_per_client": 0}, "partition shards: classes_per_client is 0; allowed: whole number from 1"),
-        ("shards", {"classes_per_client": 2.5}, "partition shards: classes_per_client is 2.5; allowed: whole number"),
+        (
+            "dirichlet",
+            {"alpha": 0},
+            "partition dirichlet: alpha is 0; allowed: number from 0.001 up to 1000",
+        ),
+        (
+            "dirichlet",
+            {"alpha": float("nan")},
+            "partition dirichlet: alpha is nan; allowed: number",
+        ),
+        (
+            "incomplete",
+            {"size_sigma": -1},
+            "partition incomplete: size_sigma is -1; allowed: number from 0 up to 3",
+        ),
+        (
+            "shards",
+            {"classes_per_client": 0},
+            "partition shards: classes_per_client is 0; allowed: whole number from 1",
+        ),
+        (
+            "shards",
+            {"classes_per_client": 2.5},
+            "partition shards: classes_per_client is 2.5; allowed: whole number",
+        ),
         ("iid", {"alpha": 1}, "partition iid has no parameter 'alpha'; there are: size_sigma"),
         ("natural", {"alpha": 1}, "partition natural has no parameter 'alpha'; it has none"),
         ("dirichlett", {}, "there is no partition 'dirichlett'; did you mean 'dirichlet'?"),
     ],
 )
-def test_a_wrong_name_or_value_gets_one_sentence(kind: str, params: dict[str, float], sentence: str) -> None:
+def test_a_wrong_name_or_value_gets_one_sentence(
+    kind: str, params: dict[str, float], sentence: str
+) -> None:
     with pytest.raises(FedmapError) as wrong:
         partition(dataset(), 5, kind=kind, **params)
     assert str(wrong.value).startswith(sentence)
@@ -186,7 +248,10 @@ def test_a_wrong_name_or_value_gets_one_sentence(kind: str, params: dict[str, fl
 
 
 def arrays(*labels: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(np.random.default_rng(k).standard_normal((len(y), 3)).astype(np.float32), np.array(y)) for k, y in enumerate(labels)]
+    return [
+        (np.random.default_rng(k).standard_normal((len(y), 3)).astype(np.float32), np.array(y))
+        for k, y in enumerate(labels)
+    ]
 
 
 def test_arrays_make_one_client_a_pair() -> None:
@@ -198,12 +263,20 @@ def test_arrays_make_one_client_a_pair() -> None:
     assert np.array_equal(made.dataset.train_x[mine], pairs[1][0])
     assert made.dataset.train_y[mine].tolist() == [2, 2, 1]
     assert len(made.test_y) == 2
-    assert made.made_by == {"data": "arrays", "partition": "natural", "partition_params": {}, "clients": 2, "partition_seed": 0}
+    assert made.made_by == {
+        "data": "arrays",
+        "partition": "natural",
+        "partition_params": {},
+        "clients": 2,
+        "partition_seed": 0,
+    }
 
 
 def test_arrays_keep_the_names_of_clients_and_classes_and_the_test_set() -> None:
     first, second, test = arrays([0, 1, 0], [1, 1], [0, 2])
-    made = Federation.from_arrays({"north": first, "south": second}, test, classes=["cat", "dog", "owl"])
+    made = Federation.from_arrays(
+        {"north": first, "south": second}, test, classes=["cat", "dog", "owl"]
+    )
     assert made.client_names == ("north", "south")
     assert made.dataset.classes == ("cat", "dog", "owl")
     assert np.array_equal(made.test_x, test[0])
@@ -212,7 +285,10 @@ def test_arrays_keep_the_names_of_clients_and_classes_and_the_test_set() -> None
 
 def test_arrays_may_be_tensors() -> None:
     pairs = arrays([0, 1, 0], [1, 1])
-    assert same(Federation.from_arrays(pairs), Federation.from_arrays([(torch.tensor(x), torch.tensor(y)) for x, y in pairs]))
+    assert same(
+        Federation.from_arrays(pairs),
+        Federation.from_arrays([(torch.tensor(x), torch.tensor(y)) for x, y in pairs]),
+    )
 
 
 def test_arrays_of_a_client_with_one_sample_are_refused_by_its_name() -> None:

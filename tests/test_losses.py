@@ -11,7 +11,11 @@ from fedmap.vector import Model
 
 def a_batch() -> tuple[Model, Tensor, Tensor]:
     rng = torch.Generator().manual_seed(3)
-    return Model(build("tiny", (6,), 4, 0)), torch.randn(10, 6, generator=rng), torch.randint(0, 2, (10,), generator=rng)
+    return (
+        Model(build("tiny", (6,), 4, 0)),
+        torch.randn(10, 6, generator=rng),
+        torch.randint(0, 2, (10,), generator=rng),
+    )
 
 
 def gradient(loss: Tensor, model: Model) -> Tensor:
@@ -22,7 +26,9 @@ def gradient(loss: Tensor, model: Model) -> Tensor:
 
 def test_restricted_softmax_with_alpha_one_is_softmax_to_the_bit() -> None:
     model, x, y = a_batch()
-    scale = class_scale(torch.tensor([5, 5, 0, 0]), torch.tensor([True, True, False, False]), alpha=1.0)
+    scale = class_scale(
+        torch.tensor([5, 5, 0, 0]), torch.tensor([True, True, False, False]), alpha=1.0
+    )
     ours, plain = restricted_softmax(scale)(model, x, y), cross_entropy(model, x, y)
     assert torch.equal(ours, plain)
     assert torch.equal(gradient(ours, model), gradient(plain, model))
@@ -44,13 +50,17 @@ def test_the_push_on_a_missing_proxy_is_alpha_times_probability_times_feature() 
 def test_alpha_zero_leaves_missing_proxies_where_they_are() -> None:
     model, x, y = a_batch()
     scale = class_scale(torch.tensor([5, 5, 0, 0]), torch.tensor([True, True, False, False]), 0.0)
-    proxies = gradient(restricted_softmax(scale)(model, x, y), model)[model.classifier_part].view(4, 8)
+    proxies = gradient(restricted_softmax(scale)(model, x, y), model)[model.classifier_part].view(
+        4, 8
+    )
     assert torch.equal(proxies[2:], torch.zeros(2, 8))
     assert proxies[:2].abs().sum() > 0
 
 
 @given(st.floats(0, 1))
-def test_the_gradient_of_the_restricted_softmax_agrees_with_finite_differences(alpha: float) -> None:
+def test_the_gradient_of_the_restricted_softmax_agrees_with_finite_differences(
+    alpha: float,
+) -> None:
     rng = torch.Generator().manual_seed(1)
     logits = torch.randn(5, 4, generator=rng, dtype=torch.float64, requires_grad=True)
     y = torch.tensor([0, 1, 0, 1, 1])
@@ -61,9 +71,15 @@ def test_the_gradient_of_the_restricted_softmax_agrees_with_finite_differences(a
 def test_scales_by_mode() -> None:
     counts = torch.tensor([6, 3, 1, 0])
     observed = counts >= 1
-    torch.testing.assert_close(class_scale(counts, observed, 0.5, "binary"), torch.tensor([1, 1, 1, 0.5]))
-    torch.testing.assert_close(class_scale(counts, observed, 0.5, "soft"), torch.tensor([1, 0.75, 0.5 + 0.5 / 6, 0.5]))
-    torch.testing.assert_close(class_scale(counts, observed, 0.5, "share"), torch.tensor([0.6, 0.3, 0.1, 0.0]))
+    torch.testing.assert_close(
+        class_scale(counts, observed, 0.5, "binary"), torch.tensor([1, 1, 1, 0.5])
+    )
+    torch.testing.assert_close(
+        class_scale(counts, observed, 0.5, "soft"), torch.tensor([1, 0.75, 0.5 + 0.5 / 6, 0.5])
+    )
+    torch.testing.assert_close(
+        class_scale(counts, observed, 0.5, "share"), torch.tensor([0.6, 0.3, 0.1, 0.0])
+    )
 
 
 def test_distillation_is_tau_squared_times_the_divergence_from_the_teacher() -> None:

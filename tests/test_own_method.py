@@ -1,4 +1,5 @@
-"""A method in the user's own file: the page's example runs as it stands, and every way to name a wrong file gets its sentence."""
+"""A method in the user's own file: the page's example runs as it stands, and every way to name a
+wrong file gets its sentence."""
 
 import re
 from pathlib import Path
@@ -45,7 +46,9 @@ def test_the_example_of_the_page_does_what_it_says(mine, federation):
     assert one.rounds[0]["train_loss"] == plain.rounds[0]["train_loss"]
 
 
-def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(mine, federation, tmp_path, monkeypatch):
+def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
+    mine, federation, tmp_path, monkeypatch
+):
     def stop(record):
         raise KeyboardInterrupt
 
@@ -61,15 +64,21 @@ def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
 
 
 def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine):
-    assert settings({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith("Mine-synthetic-")
+    assert settings({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith(
+        "Mine-synthetic-"
+    )
 
 
 def test_a_file_is_run_again_only_when_it_has_changed(tmp_path):
     file = tmp_path / "twice.py"
-    file.write_text("import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''One.'''\n")
+    file.write_text(
+        "import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''One.'''\n"
+    )
     first = find_method(f"{file}:Twice")
     assert find_method(f"{file}:Twice") is first
-    file.write_text("import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''Another.'''\n")
+    file.write_text(
+        "import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''Another.'''\n"
+    )
     assert find_method(f"{file}:Twice").line() == "Another."
 
 

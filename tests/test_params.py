@@ -23,7 +23,12 @@ class Params(BaseModel):
         ("steps", 0, "thing: steps is 0; allowed: whole number above 0"),
         ("steps", 1.5, "thing: steps is 1.5; allowed: whole number above 0"),
         ("mode", "d", "thing: mode is 'd'; allowed: a, b or c"),
-        ("alhpa", 1, "thing has no parameter 'alhpa'; did you mean 'alpha'? there are: alpha, mode, rate, steps"),
+        (
+            "alhpa",
+            1,
+            "thing has no parameter 'alhpa'; did you mean 'alpha'? there are: alpha, mode, rate, "
+            "steps",
+        ),
     ],
 )
 def test_a_wrong_parameter_gets_one_sentence(name: str, value: object, sentence: str) -> None:

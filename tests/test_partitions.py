@@ -26,7 +26,8 @@ seeds = st.integers(0, 2**32)
 
 
 def balanced(classes: int, clients: int, samples: int) -> Labels:
-    """Equally many samples of each class, whose owners, where the partition asks for them, are drawn evenly."""
+    """Equally many samples of each class, whose owners, where the partition asks for them, are
+    drawn evenly."""
     return Labels(np.arange(samples) % classes, classes, clients, np.arange(samples) * 7 % clients)
 
 
@@ -35,7 +36,11 @@ def small(draw: st.DrawFn, samples_per_client: int | None = None) -> Labels:
     """Few samples of skewed classes for some clients, each of which owns at least two."""
     classes = draw(st.integers(1, 8))
     clients = draw(st.integers(-(-classes // 2), 12))
-    samples = clients * samples_per_client if samples_per_client else draw(st.integers(2 * clients, 2 * clients + 150))
+    samples = (
+        clients * samples_per_client
+        if samples_per_client
+        else draw(st.integers(2 * clients, 2 * clients + 150))
+    )
     rng = np.random.default_rng(draw(seeds))
     labels = rng.choice(classes, size=samples, p=rng.dirichlet(np.ones(classes)))
     return Labels(labels, classes, clients, rng.permutation(np.arange(samples) % clients))
@@ -50,7 +55,9 @@ def owners(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
 def table(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
     """(clients, classes): how many samples of each class does each client hold?"""
     cells = owners(name, labels, seed, **params) * labels.classes + labels.labels
-    return np.bincount(cells, minlength=labels.clients * labels.classes).reshape(labels.clients, labels.classes)
+    return np.bincount(cells, minlength=labels.clients * labels.classes).reshape(
+        labels.clients, labels.classes
+    )
 
 
 # Every partition.
@@ -59,7 +66,9 @@ def table(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
 @pytest.mark.parametrize("name", EVERY)
 @many
 @given(labels=small(), seed=seeds)
-def test_every_sample_has_one_owner_and_every_client_two_samples(name: str, labels: Labels, seed: int) -> None:
+def test_every_sample_has_one_owner_and_every_client_two_samples(
+    name: str, labels: Labels, seed: int
+) -> None:
     owner = owners(name, labels, seed)
     assert owner.shape == labels.labels.shape
     assert owner.min() >= 0
@@ -113,7 +122,9 @@ def test_one_client_gets_everything(name: str) -> None:
 @pytest.mark.parametrize("name", SIZED)
 def test_size_sigma_spreads_the_clients_sizes_log_normally(name: str) -> None:
     labels = balanced(10, 300, 60_000)
-    equal, skewed = (np.log(table(name, labels, size_sigma=sigma).sum(1)).std() for sigma in (0.0, 0.5))
+    equal, skewed = (
+        np.log(table(name, labels, size_sigma=sigma).sum(1)).std() for sigma in (0.0, 0.5)
+    )
     assert equal < 0.1
     assert 0.4 < skewed < 0.6
 
@@ -136,7 +147,9 @@ def test_incomplete_draws_the_number_of_classes_uniformly_and_the_classes_too() 
     held = (counts > 0).sum(1)
     clients_with = np.bincount(held, minlength=11)
     assert clients_with[:2].tolist() == [0, 0]
-    assert 60 < clients_with[2:].min() <= clients_with[2:].max() < 140  # 100 expected, with a standard deviation of 9.4
+    assert (
+        60 < clients_with[2:].min() <= clients_with[2:].max() < 140
+    )  # 100 expected, with a standard deviation of 9.4
     assert ((counts > 0).mean(0) > 0.53).all()  # 0.6 expected, with a standard deviation of 0.016
     assert ((counts > 0).mean(0) < 0.67).all()
 
@@ -150,7 +163,8 @@ def test_incomplete_clients_of_few_classes_are_as_large_as_those_of_many() -> No
 @few
 @given(seed=seeds)
 def test_incomplete_leaves_no_class_without_a_client_however_few_there_are(seed: int) -> None:
-    counts = table("incomplete", balanced(40, 2, 4_000), seed)  # two clients miss a class in common with near certainty
+    # two clients miss a class in common with near certainty
+    counts = table("incomplete", balanced(40, 2, 4_000), seed)
     assert (counts.sum(0) == 100).all()
 
 
@@ -180,14 +194,16 @@ def test_shards_give_each_client_its_number_of_classes_and_each_class_as_many_cl
 ) -> None:
     each = min(each, classes)
     clients = -(-classes // each) + more
-    counts = table("shards", balanced(classes, clients, 2 * clients * classes), seed, classes_per_client=each)
+    counts = table(
+        "shards", balanced(classes, clients, 2 * clients * classes), seed, classes_per_client=each
+    )
     assert ((counts > 0).sum(1) == each).all()
     holders = (counts > 0).sum(0)
     assert holders.min() >= 1
     assert holders.max() - holders.min() <= 1
 
 
-def test_shards_do_not_give_neighbours_the_same_classes_each_time() -> None:
+def test_shards_do_not_give_neighbors_the_same_classes_each_time() -> None:
     held = {tuple(np.flatnonzero(row)) for row in table("shards", balanced(10, 100, 4_000)) > 0}
     assert len(held) > 20  # of 45 pairs
 
@@ -195,7 +211,10 @@ def test_shards_do_not_give_neighbours_the_same_classes_each_time() -> None:
 @pytest.mark.parametrize(("each", "clients"), [(1, 9), (11, 100), (4, 2)])
 def test_shards_that_cannot_be_say_what_can(each: int, clients: int) -> None:
     least = -(-10 // clients)
-    with pytest.raises(FedmapError, match=f"partition shards: classes_per_client is {each}; {least} to 10 are possible"):
+    with pytest.raises(
+        FedmapError,
+        match=f"partition shards: classes_per_client is {each}; {least} to 10 are possible",
+    ):
         owners("shards", balanced(10, clients, 1_000), classes_per_client=each)
 
 
@@ -205,7 +224,8 @@ def test_shards_that_cannot_be_say_what_can(each: int, clients: int) -> None:
 def test_iid_clients_differ_by_one_sample_at_most_and_have_all_classes_alike() -> None:
     counts = table("iid", balanced(5, 7, 20_000))
     assert set(counts.sum(1)) == {2857, 2858}
-    assert np.abs(counts / counts.sum(1, keepdims=True) - 0.2).max() < 0.04  # five standard deviations
+    # five standard deviations
+    assert np.abs(counts / counts.sum(1, keepdims=True) - 0.2).max() < 0.04
     assert len(np.unique(counts)) > 10  # drawn, not dealt out class by class
 
 
@@ -220,14 +240,18 @@ def test_natural_leaves_every_sample_with_its_owner(labels: Labels, seed: int) -
 
 def test_natural_needs_owners() -> None:
     with pytest.raises(
-        FedmapError, match="partition natural: the samples come without owners; choose one of dirichlet, iid, incomplete, shards"
+        FedmapError,
+        match="partition natural: the samples come without owners; choose one of dirichlet, iid, incomplete, shards",
     ):
         owners("natural", balanced(3, 4, 50)._replace(owner=None))
 
 
 @pytest.mark.parametrize("clients", [1, 3, 5])
 def test_natural_has_the_datas_own_number_of_clients(clients: int) -> None:
-    with pytest.raises(FedmapError, match=f"clients is {clients}, but the samples come with 4 owners; leave clients out"):
+    with pytest.raises(
+        FedmapError,
+        match=f"clients is {clients}, but the samples come with 4 owners; leave clients out",
+    ):
         owners("natural", balanced(3, 4, 50)._replace(clients=clients))
 
 
@@ -235,8 +259,13 @@ def test_natural_has_the_datas_own_number_of_clients(clients: int) -> None:
 
 
 @many
-@given(wish=st.lists(st.floats(0, 1e6), min_size=1, max_size=40).filter(lambda wish: sum(wish) > 1e-3), total=st.integers(0, 10_000))
-def test_whole_numbers_in_proportion_sum_to_the_total_and_are_off_by_less_than_one(wish: list[float], total: int) -> None:
+@given(
+    wish=st.lists(st.floats(0, 1e6), min_size=1, max_size=40).filter(lambda wish: sum(wish) > 1e-3),
+    total=st.integers(0, 10_000),
+)
+def test_whole_numbers_in_proportion_sum_to_the_total_and_are_off_by_less_than_one(
+    wish: list[float], total: int
+) -> None:
     counts = proportional(np.array(wish), total)
     assert counts.sum() == total
     assert np.abs(counts - np.array(wish) / sum(wish) * total).max() < 1 + 1e-6
@@ -278,14 +307,26 @@ def test_a_federation_without_clients_is_refused(name: str, clients: int) -> Non
 
 @pytest.mark.parametrize("name", SIZED)
 def test_more_clients_than_samples_allow_are_refused_with_the_most_that_they_do(name: str) -> None:
-    with pytest.raises(FedmapError, match=r"51 training samples cannot give 26 clients two each .*; at most 25 clients are possible"):
+    with pytest.raises(
+        FedmapError,
+        match=r"51 training samples cannot give 26 clients two each .*; at most 25 clients are possible",
+    ):
         owners(name, balanced(2, 26, 51))
 
 
-@pytest.mark.parametrize("drawn", [np.zeros(9, np.int64), np.arange(10) % 2, np.arange(10) % 4, np.arange(10) % 3 - 1])
-def test_a_users_own_partition_must_give_every_sample_away_and_every_client_some(drawn: Ints, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PARTITIONS._things, "mine", Partition(NaturalParams, lambda labels, params, rng: drawn))
-    with pytest.raises(FedmapError, match="partition mine must give each of the 10 samples to one of the clients 0 to 2"):
+@pytest.mark.parametrize(
+    "drawn", [np.zeros(9, np.int64), np.arange(10) % 2, np.arange(10) % 4, np.arange(10) % 3 - 1]
+)
+def test_a_users_own_partition_must_give_every_sample_away_and_every_client_some(
+    drawn: Ints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        PARTITIONS._things, "mine", Partition(NaturalParams, lambda labels, params, rng: drawn)
+    )
+    with pytest.raises(
+        FedmapError,
+        match="partition mine must give each of the 10 samples to one of the clients 0 to 2",
+    ):
         owners("mine", balanced(2, 3, 10))
 
 

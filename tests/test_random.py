@@ -11,6 +11,13 @@ def test_the_same_key_gives_the_same_numbers(seed: int, round: int, client: int)
 
 
 def test_every_part_of_the_key_counts() -> None:
-    keys = [(0, "a", 1, 2), (1, "a", 1, 2), (0, "b", 1, 2), (0, "a", 2, 1), (0, "a", 1, 3), (0, "a", 1)]
+    keys = [
+        (0, "a", 1, 2),
+        (1, "a", 1, 2),
+        (0, "b", 1, 2),
+        (0, "a", 2, 1),
+        (0, "a", 1, 3),
+        (0, "a", 1),
+    ]
     assert len({generator(*key).random() for key in keys}) == len(keys)
     assert len({torch_seed(*key) for key in keys}) == len(keys)

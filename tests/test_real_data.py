@@ -1,4 +1,5 @@
-"""One round of MAP on each of the paper's data sets with each of its networks; needs the official files in FEDMAP_DATA."""
+"""One round of MAP on each of the paper's data sets with each of its networks; needs the official
+files in FEDMAP_DATA."""
 
 import dataclasses
 import math
@@ -20,12 +21,18 @@ COLUMNS = {
 }
 
 
-@pytest.mark.skipif(not os.environ.get("FEDMAP_DATA"), reason="set FEDMAP_DATA to a folder with the official files to run this test")
-@pytest.mark.parametrize(("data", "net"), [(data, net) for data, nets in COLUMNS.items() for net in nets])
+@pytest.mark.skipif(
+    not os.environ.get("FEDMAP_DATA"),
+    reason="set FEDMAP_DATA to a folder with the official files to run this test",
+)
+@pytest.mark.parametrize(
+    ("data", "net"), [(data, net) for data, nets in COLUMNS.items() for net in nets]
+)
 def test_a_round_of_map_runs_on(data: str, net: str) -> None:
     dataset = fedmap.load(data)
     whole = fedmap.partition(dataset)
-    mine = [torch.cat([whole.train[k], whole.test[k]]) for k in (0, 1)]  # two clients of it, and a hundred test samples
+    # two clients of it, and a hundred test samples
+    mine = [torch.cat([whole.train[k], whole.test[k]]) for k in (0, 1)]
     index = torch.cat(mine)
     part = dataclasses.replace(
         dataset, train_x=dataset.train_x[index], train_y=dataset.train_y[index], test_x=whole.test_x[:100], test_y=whole.test_y[:100],

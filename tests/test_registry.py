@@ -5,14 +5,17 @@ from fedmap.registry import Registry
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    colours: Registry[int] = Registry("colour")
-    colours.add("green")(1)
-    colours.add("blue")(2)
-    assert colours["green"] == 1
-    with pytest.raises(FedmapError, match="there is no colour 'gren'; did you mean 'green'\\? there are: blue, green"):
-        colours["gren"]
-    with pytest.raises(FedmapError, match="there is no colour 'xyzzy'; there are: blue, green"):
-        colours["xyzzy"]
+    colors: Registry[int] = Registry("color")
+    colors.add("green")(1)
+    colors.add("blue")(2)
+    assert colors["green"] == 1
+    with pytest.raises(
+        FedmapError,
+        match="there is no color 'gren'; did you mean 'green'\\? there are: blue, green",
+    ):
+        colors["gren"]
+    with pytest.raises(FedmapError, match="there is no color 'xyzzy'; there are: blue, green"):
+        colors["xyzzy"]
 
 
 def test_a_name_is_not_taken_twice_by_different_modules() -> None:

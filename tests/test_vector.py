@@ -50,7 +50,9 @@ def test_frozen_parameters_are_part_of_the_state_but_not_of_what_is_trained() ->
 def test_names_lead_back_to_the_state_dict() -> None:
     model = a_model()
     state = model.net.state_dict()
-    assert set(model.named(model.vector)) == {name for name in state if not name.endswith("num_batches_tracked")}
+    assert set(model.named(model.vector)) == {
+        name for name in state if not name.endswith("num_batches_tracked")
+    }
     for name, view in model.named(model.vector).items():
         assert torch.equal(view, state[name])
 

@@ -1,4 +1,5 @@
-"""Flower's client: a module of its own, so that Ray's actors import it once instead of unpickling it for every call."""
+"""Flower's client: a module of its own, so that Ray's actors import it once instead of unpickling
+it for every call."""
 
 import os
 from functools import cache
@@ -26,8 +27,12 @@ def train_client(message: Message, context: Context) -> Message:
     client = int(context.node_config["partition-id"])
     add(-STEPS.value, -SCORED.value)
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    train(net, workload.optimiser(net), Batches(*data.train(client), workload.batch), workload.epochs)
+    train(
+        net, workload.optimiser(net), Batches(*data.train(client), workload.batch), workload.epochs
+    )
     numbers = {"num-examples": workload.train, "accuracy": accuracy(net, *data.test(client))}
     work = {"steps": STEPS.value, "scored": SCORED.value}
-    content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord(numbers | work)})
+    content = RecordDict(
+        {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord(numbers | work)}
+    )
     return Message(content=content, reply_to=message)

@@ -1,6 +1,8 @@
-"""The workloads' nets in plain PyTorch, mathematically those of `fedmap.nets`: a classifier without bias, the same initialisation.
+"""The workloads' nets in plain PyTorch, mathematically those of `fedmap.nets`: a classifier without
+bias, the same initialisation.
 
-Nothing here knows fedmap; a test compares the two families, parameter by parameter and output by output."""
+Nothing here knows fedmap; a test compares the two families, parameter by parameter and output by
+output."""
 
 import math
 from collections.abc import Callable
@@ -17,24 +19,40 @@ def convolutions(channels: int, *layers: tuple[int, int, int]) -> list[nn.Module
     """Blocks of convolution, ReLU and 2x2 max pool; a layer is (outputs, kernel, padding)."""
     blocks: list[nn.Module] = []
     for outputs, kernel, padding in layers:
-        blocks += [nn.Conv2d(channels, outputs, kernel, padding=padding), nn.ReLU(), nn.MaxPool2d(2)]
+        blocks += [
+            nn.Conv2d(channels, outputs, kernel, padding=padding),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
         channels = outputs
     return blocks
 
 
 def lenet(shape: Shape) -> nn.Sequential:
     hidden = [nn.Flatten(), nn.Linear(16 * 5 * 5, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
-    return nn.Sequential(*convolutions(shape[0], (6, 5, 0), (16, 5, 0)), *hidden, nn.Linear(84, CLASSES, bias=False))
+    return nn.Sequential(
+        *convolutions(shape[0], (6, 5, 0), (16, 5, 0)), *hidden, nn.Linear(84, CLASSES, bias=False)
+    )
 
 
 def mlp(shape: Shape) -> nn.Sequential:
-    hidden = [nn.Flatten(), nn.Linear(math.prod(shape), 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()]
+    hidden = [
+        nn.Flatten(),
+        nn.Linear(math.prod(shape), 512),
+        nn.ReLU(),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*hidden, nn.Linear(512, CLASSES, bias=False))
 
 
 def conv2(shape: Shape) -> nn.Sequential:
     hidden = [nn.Flatten(), nn.Linear(64 * (shape[1] // 4) * (shape[2] // 4), 512), nn.ReLU()]
-    return nn.Sequential(*convolutions(shape[0], (32, 5, 2), (64, 5, 2)), *hidden, nn.Linear(512, CLASSES, bias=False))
+    return nn.Sequential(
+        *convolutions(shape[0], (32, 5, 2), (64, 5, 2)),
+        *hidden,
+        nn.Linear(512, CLASSES, bias=False),
+    )
 
 
 def vgg8(shape: Shape) -> nn.Sequential:
@@ -50,7 +68,11 @@ class Residual(nn.Module):
             nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
             nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs),
         )  # fmt: skip
-        projection = (nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)) if inputs != outputs else ()
+        projection = (
+            (nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            if inputs != outputs
+            else ()
+        )
         self.shortcut = nn.Sequential(*projection)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -58,10 +80,20 @@ class Residual(nn.Module):
 
 
 def resnet20(shape: Shape) -> nn.Sequential:
-    layers: list[nn.Module] = [nn.Conv2d(shape[0], 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    layers: list[nn.Module] = [
+        nn.Conv2d(shape[0], 16, 3, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+    ]
     for inputs, outputs in pairwise((16, 16, 32, 64)):
-        layers += [Residual(inputs, outputs), Residual(outputs, outputs), Residual(outputs, outputs)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES, bias=False))
+        layers += [
+            Residual(inputs, outputs),
+            Residual(outputs, outputs),
+            Residual(outputs, outputs),
+        ]
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES, bias=False)
+    )
 
 
 def linear(shape: Shape) -> nn.Sequential:
@@ -90,9 +122,11 @@ def parameters(net: nn.Module) -> int:
 
 
 def flop(name: str, shape: Shape) -> tuple[float, float]:
-    """What one sample costs, forward alone and in a training step: products and sums of convolutions and linear layers.
+    """What one sample costs, forward alone and in a training step: products and sums of
+    convolutions and linear layers.
 
-    A step runs every layer three times (outputs, gradients of weights and of inputs), but nobody asks for the images' gradient."""
+    A step runs every layer three times (outputs, gradients of weights and of inputs), but nobody
+    asks for the images' gradient."""
     costs: list[float] = []
 
     def measure(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -1,7 +1,9 @@
-"""The code of MAP's authors: one process, two threads, its FedAvg and its MAP (FedAP), with loaders that read tensors in memory.
+"""The code of MAP's authors: one process, two threads, its FedAvg and its MAP (FedAP), with loaders
+that read tensors in memory.
 
-It scores clients before and after training; only the trained model's score is kept. A second stage comes on top of the steps that its
-MAP is told, so it is told fewer; the stages then have 35 and 5 of 40 steps. Gradients are clipped as in its settings."""
+It scores clients before and after training; only the trained model's score is kept. A second stage
+comes on top of the steps that its MAP is told, so it is told fewer; the stages then have 35 and 5
+of 40 steps. Gradients are clipped as in its settings."""
 
 import sys
 from types import SimpleNamespace
@@ -20,11 +22,14 @@ try:
     from algorithms.fedap import FedAP  # type: ignore[import-not-found]
     from algorithms.fedavg import FedAvg  # type: ignore[import-not-found]
 except ImportError as missing:
-    raise SystemExit(f"{CHECKOUT} should be the folder of the repository lxcnju/MAP: {missing}") from missing
+    raise SystemExit(
+        f"{CHECKOUT} should be the folder of the repository lxcnju/MAP: {missing}"
+    ) from missing
 
 
 class Split(nn.Module):
-    """The net as the authors' nets are: it answers with features and logits, and names its classifier."""
+    """The net as the authors' nets are: it answers with features and logits, and names its
+    classifier."""
 
     def __init__(self, net: nn.Sequential) -> None:
         super().__init__()
@@ -47,7 +52,8 @@ def score(model: Any, test: Pair) -> None:
 
 
 class Stepped:
-    """Scores the global model at the end of a round. Clients are scored elsewhere, once they are trained."""
+    """Scores the global model at the end of a round. Clients are scored elsewhere, once they are
+    trained."""
 
     turns: Turns
     glo_test_loader: Pair
@@ -80,7 +86,11 @@ class ScoredMAP(Stepped, FedAP):  # type: ignore[misc]
 def local_steps(workload: Workload) -> int:
     """MAP's second stage adds a tenth of this number, but at least five."""
     wanted = workload.steps // workload.clients_a_round
-    return wanted if workload.method != "map" else max(n for n in range(wanted) if n + max(n // 10, 5) <= wanted)
+    return (
+        wanted
+        if workload.method != "map"
+        else max(n for n in range(wanted) if n + max(n // 10, 5) <= wanted)
+    )
 
 
 def settings(workload: Workload) -> SimpleNamespace:
@@ -110,9 +120,15 @@ def main() -> None:
     torch.set_num_threads(2)
     data, net = Data(workload), Split(workload.build())
     everyone = range(workload.clients)
-    sets = {client: (Samples(*data.train(client)), Samples(*data.test(client))) for client in everyone}
-    algorithm = (ScoredMAP if workload.method == "map" else ScoredFedAvg)(sets, Samples(*data.global_test), net, settings(workload))
-    algorithm.train_loaders = {client: Batches(*data.train(client), workload.batch) for client in everyone}
+    sets = {
+        client: (Samples(*data.train(client)), Samples(*data.test(client))) for client in everyone
+    }
+    algorithm = (ScoredMAP if workload.method == "map" else ScoredFedAvg)(
+        sets, Samples(*data.global_test), net, settings(workload)
+    )
+    algorithm.train_loaders = {
+        client: Batches(*data.train(client), workload.batch) for client in everyone
+    }
     algorithm.test_loaders = {client: data.test(client) for client in everyone}
     algorithm.glo_test_loader, algorithm.turns = data.global_test, turns
     turns.begin(net, **{"lxcnju/MAP": commit_of(CHECKOUT)})

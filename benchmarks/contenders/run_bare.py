@@ -1,4 +1,5 @@
-"""FedAvg in plain PyTorch, as one would write it by hand: one process, two threads, tensors in memory, no data loader."""
+"""FedAvg in plain PyTorch, as one would write it by hand: one process, two threads, tensors in
+memory, no data loader."""
 
 import copy
 
@@ -17,7 +18,12 @@ def main() -> None:
         total: dict[str, Tensor] = {}
         for client in torch.randperm(workload.clients)[: workload.clients_a_round].tolist():
             net.load_state_dict(model)
-            train(net, workload.optimiser(net), Batches(*data.train(client), workload.batch), workload.epochs)
+            train(
+                net,
+                workload.optimiser(net),
+                Batches(*data.train(client), workload.batch),
+                workload.epochs,
+            )
             accuracy(net, *data.test(client))
             for name, value in net.state_dict().items():
                 total[name] = total[name] + value if name in total else value.clone()

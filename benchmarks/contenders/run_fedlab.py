@@ -1,6 +1,8 @@
-"""FedLab's standalone simulation: one process, two threads, its trainers and handlers, with a loader that reads tensors in memory.
+"""FedLab's standalone simulation: one process, two threads, its trainers and handlers, with a
+loader that reads tensors in memory.
 
-Its optimiser outlives a client, so momentum would leak from one client to the next; a fresh one is made for each."""
+Its optimiser outlives a client, so momentum would leak from one client to the next; a fresh one is
+made for each."""
 
 from typing import Any
 
@@ -26,7 +28,8 @@ class Clients(FedDataset):  # type: ignore[misc]
 
 
 class Scored:
-    """A trainer whose clients start with a fresh optimiser and end with a score on their own test samples."""
+    """A trainer whose clients start with a fresh optimiser and end with a score on their own test
+    samples."""
 
     workload: Workload
 
@@ -67,7 +70,9 @@ def main() -> None:
     trainer.workload = workload
     trainer.setup_dataset(Clients(data))
     trainer.setup_optim(workload.epochs, workload.batch, workload.lr)
-    handler = (ScaffoldServerHandler if scaffold else SyncServerHandler)(net, workload.rounds, workload.fraction)
+    handler = (ScaffoldServerHandler if scaffold else SyncServerHandler)(
+        net, workload.rounds, workload.fraction
+    )
     if scaffold:
         handler.setup_optim(lr=1.0)
     turns.begin(net, "fedlab")

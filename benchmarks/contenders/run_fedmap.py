@@ -1,4 +1,5 @@
-"""fedmap through its public functions: two workers, native kernels unless the options say otherwise."""
+"""fedmap through its public functions: two workers, native kernels unless the options say
+otherwise."""
 
 from collections import OrderedDict
 from pathlib import Path
@@ -12,7 +13,8 @@ from fedmap.nets import NETS, Net, build
 from fedmap.nets.blocks import ConvBlock, ConvBlocks
 from nets import CLASSES, linear
 
-# MAP as its Algorithm 1 has it: as many local steps as FedAvg's. Scaffold without a limit on gradients, which no peer has.
+# MAP as its Algorithm 1 has it: as many local steps as FedAvg's. Scaffold without a limit on
+# gradients, which no peer has.
 PARAMS = {"map": {"preset": "printed"}, "scaffold": {"clip": 0}}
 NOTHING = f"{Path(__file__).with_name('nothing.py')}:Nothing"
 
@@ -22,7 +24,11 @@ def conv2(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Two 5x5 convolutions of 32 and 64 channels, each with a max pool, and a hidden layer of 512."""
     blocks = ConvBlocks(shape[0], [ConvBlock(32, 5, 2, True), ConvBlock(64, 5, 2, True)])
     hidden = nn.Linear(blocks.dim(*shape[1:]), 512)
-    return Net(nn.Sequential(OrderedDict(blocks=blocks, flat=nn.Flatten(), hidden=hidden, relu=nn.ReLU())), 512, classes)
+    return Net(
+        nn.Sequential(OrderedDict(blocks=blocks, flat=nn.Flatten(), hidden=hidden, relu=nn.ReLU())),
+        512,
+        classes,
+    )
 
 
 @NETS.add("linear")
@@ -34,7 +40,10 @@ def federation(workload: Workload) -> fedmap.Federation:
     """A fifth of each client's samples is its test set, as fedmap always has it."""
     data = Data(workload)
     classes = tuple(str(label) for label in range(CLASSES))
-    made = fedmap.Federation(Dataset(workload.data, data.x, data.y, *data.global_test, classes, owner=data.owner), data.owner.numpy())
+    made = fedmap.Federation(
+        Dataset(workload.data, data.x, data.y, *data.global_test, classes, owner=data.owner),
+        data.owner.numpy(),
+    )
     assert {len(part) for part in made.train} == {workload.train}
     assert {len(part) for part in made.test} == {workload.test}
     return made

@@ -1,6 +1,8 @@
-"""FL-bench in its serial mode: one process, two threads, its servers and clients, with tensors in memory and no progress bar.
+"""FL-bench in its serial mode: one process, two threads, its servers and clients, with tensors in
+memory and no progress bar.
 
-It would score clients before their training too. Its Scaffold counts steps where its other methods count epochs."""
+It would score clients before their training too. Its Scaffold counts steps where its other methods
+count epochs."""
 
 import json
 import math
@@ -27,7 +29,10 @@ try:
     from src.utils.functional import parse_args  # type: ignore[import-not-found]
     from src.utils.models import DecoupledModel  # type: ignore[import-not-found]
 except ImportError as why:
-    raise SystemExit(f"{CHECKOUT} should be the folder of a recent KarhouTam/FL-bench, with its folders src and data: {why}") from None
+    raise SystemExit(
+        f"{CHECKOUT} should be the folder of a recent KarhouTam/FL-bench, with its folders src and "
+        f"data: {why}"
+    ) from None
 
 NAME = "noise"  # of the dataset
 
@@ -51,7 +56,8 @@ class Net(DecoupledModel):  # type: ignore[misc]
 
 
 class Scored:
-    """A client that reads tensors in memory, and that is scored on its own test samples once it is trained."""
+    """A client that reads tensors in memory, and that is scored on its own test samples once it is
+    trained."""
 
     def load_data_indices(self) -> None:
         super().load_data_indices()  # type: ignore[misc]
@@ -139,19 +145,32 @@ def settings(workload: Workload) -> Any:
         "save_metrics": False,
     }
     ditto = {"pers_epoch": workload.epochs, "lamda": 0.1}
-    given = DictConfig({"dataset": {"name": NAME}, "optimizer": optimiser, "common": common, "ditto": ditto})
-    return parse_args(given, workload.method, getattr(SERVERS[workload.method], "get_hyperparams", None))
+    given = DictConfig(
+        {"dataset": {"name": NAME}, "optimizer": optimiser, "common": common, "ditto": ditto}
+    )
+    return parse_args(
+        given, workload.method, getattr(SERVERS[workload.method], "get_hyperparams", None)
+    )
 
 
 def write_partition(workload: Workload, folder: Path) -> None:
     """Who has which samples, in the files that FL-bench's own preparation of a dataset would leave."""
     everyone, each = list(range(workload.clients)), workload.train + workload.test
     firsts = [client * each for client in everyone]
-    parts = [{"train": [*range(k, k + workload.train)], "val": [], "test": [*range(k + workload.train, k + each)]} for k in firsts]
+    parts = [
+        {
+            "train": [*range(k, k + workload.train)],
+            "val": [],
+            "test": [*range(k + workload.train, k + each)],
+        }
+        for k in firsts
+    ]
     separation = {"train": everyone, "val": [], "test": everyone, "total": workload.clients}
     folder.mkdir(parents=True)
     (folder / "args.json").write_text(json.dumps({}))
-    (folder / "partition.pkl").write_bytes(pickle.dumps({"separation": separation, "data_indices": parts}))
+    (folder / "partition.pkl").write_bytes(
+        pickle.dumps({"separation": separation, "data_indices": parts})
+    )
 
 
 def main() -> None:
@@ -159,11 +178,15 @@ def main() -> None:
     torch.set_num_threads(2)
     with TemporaryDirectory() as folder:
         fl_bench.FLBENCH_ROOT = Path(folder)
-        HydraConfig.instance().set_config(DictConfig({"hydra": HydraConf(runtime=RuntimeConf(output_dir=folder))}))
+        HydraConfig.instance().set_config(
+            DictConfig({"hydra": HydraConf(runtime=RuntimeConf(output_dir=folder))})
+        )
         write_partition(workload, fl_bench.FLBENCH_ROOT / "data" / NAME)
         server = SERVERS[workload.method](settings(workload), Data(workload), turns)
     # FL-bench makes parameters of batch norm's statistics, which are averaged but not trained.
-    trained = nn.ParameterList(parameter for parameter in server.model.parameters() if parameter.requires_grad)
+    trained = nn.ParameterList(
+        parameter for parameter in server.model.parameters() if parameter.requires_grad
+    )
     turns.begin(trained, **{"FL-bench": commit_of(CHECKOUT)})
     server.train()
 

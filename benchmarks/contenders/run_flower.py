@@ -1,9 +1,14 @@
-"""Flower's simulation runtime on Ray: two actors with one thread each; the server scores the global model with two."""
+"""Flower's simulation runtime on Ray: two actors with one thread each; the server scores the global
+model with two."""
 
 import os
 import sys
 
-os.environ |= {"WORKLOAD": sys.argv[1], "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}  # actors inherit these
+os.environ |= {
+    "WORKLOAD": sys.argv[1],
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+}  # actors inherit these
 
 import flower_client
 import torch
@@ -46,7 +51,9 @@ def serve(grid: Grid, context: Context) -> None:
         min_train_nodes=WORKLOAD.clients_a_round,
         train_metrics_aggr_fn=tally,
     )
-    strategy.start(grid, ArrayRecord(net.state_dict()), num_rounds=WORKLOAD.rounds, evaluate_fn=evaluate)
+    strategy.start(
+        grid, ArrayRecord(net.state_dict()), num_rounds=WORKLOAD.rounds, evaluate_fn=evaluate
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""fluke: one process, two threads, its own loader over tensors in memory, accuracy as the only metric."""
+"""fluke: one process, two threads, its own loader over tensors in memory, accuracy as the only
+metric."""
 
 from typing import Any
 
@@ -31,19 +32,25 @@ def splitter(workload: Workload) -> Any:
     data = Data(workload)
 
     def loader(x: torch.Tensor, y: torch.Tensor, size: int, shuffle: bool) -> Any:
-        return FastDataLoader(x, y, num_labels=CLASSES, batch_size=size, shuffle=shuffle, skip_singleton=False)
+        return FastDataLoader(
+            x, y, num_labels=CLASSES, batch_size=size, shuffle=shuffle, skip_singleton=False
+        )
 
     everyone = range(workload.clients)
     train = [loader(*data.train(client), workload.batch, True) for client in everyone]
     test = [loader(*data.test(client), EVALUATION_BATCH, False) for client in everyone]
-    return DataSplitter(DummyDataContainer(train, test, loader(*data.global_test, EVALUATION_BATCH, False), CLASSES))
+    return DataSplitter(
+        DummyDataContainer(train, test, loader(*data.global_test, EVALUATION_BATCH, False), CLASSES)
+    )
 
 
 def client(workload: Workload) -> dict[str, Any]:
     optimiser: dict[str, Any] = {"name": "SGD", "lr": workload.lr}
     if workload.method != "scaffold":
         optimiser |= {"momentum": workload.momentum, "weight_decay": workload.weight_decay}
-    own: dict[str, Any] = {"persistency": False}  # else a client's momentum would live on until its next round
+    own: dict[str, Any] = {
+        "persistency": False
+    }  # else a client's momentum would live on until its next round
     if workload.method == "scaffold":
         own = {}
     elif workload.method == "ditto":
@@ -63,8 +70,12 @@ def main() -> None:
     torch.set_num_threads(2)
     environment = FlukeENV()
     environment.set_eval_cfg(pre_fit=False, post_fit=True, locals=False, server=True)
-    environment.set_evaluator(ClassificationEval(1, CLASSES, accuracy=Accuracy(task="multiclass", num_classes=CLASSES)))
-    environment.get_live_renderer().auto_refresh = False  # a thread that draws while others have their turn
+    environment.set_evaluator(
+        ClassificationEval(1, CLASSES, accuracy=Accuracy(task="multiclass", num_classes=CLASSES))
+    )
+    environment.get_live_renderer().auto_refresh = (
+        False  # a thread that draws while others have their turn
+    )
     net = workload.build()
     parts = DDict(client=DDict(client(workload)), server=DDict(weighted=False), model=net)
     algorithm = ALGORITHMS[workload.method](workload.clients, splitter(workload), parts)

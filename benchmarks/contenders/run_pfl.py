@@ -1,6 +1,8 @@
-"""pfl-research: in one process with two threads, or, started by torchrun, in two processes with one thread each.
+"""pfl-research: in one process with two threads, or, started by torchrun, in two processes with one
+thread each.
 
-Its datasets keep their order, so pfl does not shuffle; it averages parameters only, not the statistics of batch norm."""
+Its datasets keep their order, so pfl does not shuffle; it averages parameters only, not the
+statistics of batch norm."""
 
 from typing import Any
 
@@ -44,13 +46,16 @@ class Trained(nn.Module):
 
 
 class Scored:
-    """An algorithm that scores every trained model on the client's own test samples; pfl itself would take the training samples."""
+    """An algorithm that scores every trained model on the client's own test samples; pfl itself
+    would take the training samples."""
 
     tests: list[Any]
 
     def train_one_user(self, initial: Any, model: Any, user: Any, context: Any) -> tuple[Any, Any]:
         statistics, metrics = super().train_one_user(initial, model, user, context)  # type: ignore[misc]
-        return statistics, metrics | model.evaluate(self.tests[int(user.user_id)], eval_params=EVALUATION)
+        return statistics, metrics | model.evaluate(
+            self.tests[int(user.user_id)], eval_params=EVALUATION
+        )
 
 
 class ScoredFedAvg(Scored, FederatedAveraging):  # type: ignore[misc]
@@ -62,7 +67,8 @@ class ScoredScaffold(Scored, SCAFFOLD):  # type: ignore[misc]
 
 
 class Stepped(TrainingProcessCallback):  # type: ignore[misc]
-    """The last callback of a round. The first process talks to the harness, the other one waits for it."""
+    """The last callback of a round. The first process talks to the harness, the other one waits for
+    it."""
 
     def __init__(self, net: nn.Module) -> None:
         self.net, self.turns = net, Turns() if distributed.global_rank == 0 else None
@@ -73,7 +79,9 @@ class Stepped(TrainingProcessCallback):  # type: ignore[misc]
         self.together()
         return Metrics()
 
-    def after_central_iteration(self, aggregate_metrics: Any, model: Any, *, central_iteration: int) -> tuple[bool, Any]:
+    def after_central_iteration(
+        self, aggregate_metrics: Any, model: Any, *, central_iteration: int
+    ) -> tuple[bool, Any]:
         if distributed.world_size > 1:
             mine = torch.tensor([STEPS.value, SCORED.value], dtype=torch.float32)
             [all_work] = distributed.all_reduce([mine.clone()])
@@ -91,7 +99,8 @@ class Stepped(TrainingProcessCallback):  # type: ignore[misc]
 
 
 def algorithm(workload: Workload) -> tuple[Any, Any]:
-    # With this frequency pfl's own evaluation of clients, twice and on training samples, happens in the very first round only.
+    # With this frequency pfl's own evaluation of clients, twice and on training samples, happens in
+    # the very first round only.
     rates = {
         "central_num_iterations": workload.rounds + 1,
         "evaluation_frequency": workload.rounds + 1,
@@ -100,7 +109,11 @@ def algorithm(workload: Workload) -> tuple[Any, Any]:
     }
     if workload.method != "scaffold":
         return ScoredFedAvg(), NNAlgorithmParams(**rates)
-    own = {"population": workload.clients, "use_gradient_as_control_variate": False, "user_state_storage": InMemoryUserStateStorage()}
+    own = {
+        "population": workload.clients,
+        "use_gradient_as_control_variate": False,
+        "user_state_storage": InMemoryUserStateStorage(),
+    }
     return ScoredScaffold(), SCAFFOLDParams(**rates, **own)
 
 
@@ -109,16 +122,26 @@ def main() -> None:
     torch.set_num_threads(2 // distributed.world_size)
     data, net = Data(workload), Trained(workload.build())
     stepped = Stepped(net)
-    users = {str(k): PyTorchTensorDataset(data.train(k), user_id=str(k)) for k in range(workload.clients)}
+    users = {
+        str(k): PyTorchTensorDataset(data.train(k), user_id=str(k)) for k in range(workload.clients)
+    }
     federated = FederatedDataset(users.__getitem__, get_user_sampler("minimize_reuse", list(users)))
-    model = PyTorchModel(net, lambda parameters, lr: workload.optimiser(net), torch.optim.SGD(net.parameters(), lr=1.0))
+    model = PyTorchModel(
+        net,
+        lambda parameters, lr: workload.optimiser(net),
+        torch.optim.SGD(net.parameters(), lr=1.0),
+    )
     made, params = algorithm(workload)
     made.tests = [PyTorchTensorDataset(data.test(k)) for k in range(workload.clients)]
     made.run(
         params,
         SimulatedBackend(federated, federated),
         model,
-        NNTrainHyperParams(local_batch_size=workload.batch, local_num_epochs=workload.epochs, local_learning_rate=workload.lr),
+        NNTrainHyperParams(
+            local_batch_size=workload.batch,
+            local_num_epochs=workload.epochs,
+            local_learning_rate=workload.lr,
+        ),
         EVALUATION,
         [CentralEvaluationCallback(PyTorchTensorDataset(data.global_test), EVALUATION), stepped],
     )

@@ -1,7 +1,9 @@
-"""PFLlib: one process, two threads, its servers and clients, with a loader over tensors in memory that keeps the last batch.
+"""PFLlib: one process, two threads, its servers and clients, with a loader over tensors in memory
+that keeps the last batch.
 
-It would score all clients before each round; here the selected ones are scored once they are trained. Its SGD gets momentum and weight
-decay, but Ditto's personal steps have neither. It averages parameters only, not the statistics of batch norm."""
+It would score all clients before each round; here the selected ones are scored once they are
+trained. Its SGD gets momentum and weight decay, but Ditto's personal steps have neither. It
+averages parameters only, not the statistics of batch norm."""
 
 import sys
 from argparse import Namespace
@@ -20,11 +22,14 @@ try:
     from flcore.servers.serverditto import Ditto  # type: ignore[import-not-found]
     from flcore.servers.serverscaffold import SCAFFOLD  # type: ignore[import-not-found]
 except ImportError as why:
-    raise SystemExit(f"{CHECKOUT} should be the folder of a recent TsingZ0/PFLlib, with its folder system: {why}") from None
+    raise SystemExit(
+        f"{CHECKOUT} should be the folder of a recent TsingZ0/PFLlib, with its folder system: {why}"
+    ) from None
 
 
 class Scored:
-    """A client that reads tensors in memory, and that is scored on its own test samples once it is trained."""
+    """A client that reads tensors in memory, and that is scored on its own test samples once it is
+    trained."""
 
     data: Data
 
@@ -51,7 +56,12 @@ class Stepped:
         """PFLlib would read every client's files to count the samples."""
         server: Any = self
         scored, workload = type("Client", (Scored, client), {"data": self.data}), self.data.workload
-        about = {"train_samples": workload.train, "test_samples": workload.test, "train_slow": False, "send_slow": False}
+        about = {
+            "train_samples": workload.train,
+            "test_samples": workload.test,
+            "train_slow": False,
+            "send_slow": False,
+        }
         server.clients = [scored(server.args, id=k, **about) for k in range(workload.clients)]
 
     def evaluate(self) -> None:
@@ -80,7 +90,11 @@ class SteppedDitto(Stepped, Ditto):  # type: ignore[misc]
     pass
 
 
-SERVERS: dict[str, Any] = {"fedavg": SteppedFedAvg, "scaffold": SteppedScaffold, "ditto": SteppedDitto}
+SERVERS: dict[str, Any] = {
+    "fedavg": SteppedFedAvg,
+    "scaffold": SteppedScaffold,
+    "ditto": SteppedDitto,
+}
 
 
 def settings(workload: Workload, net: nn.Module) -> Namespace:

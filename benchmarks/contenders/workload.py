@@ -1,5 +1,5 @@
-"""What every contender shares: the workload, its data, and the turns that the harness gives. It needs torch alone, since each peer
-runs in an environment of its own."""
+"""What every contender shares: the workload, its data, and the turns that the harness gives. It
+needs torch alone, since each peer runs in an environment of its own."""
 
 import json
 import math
@@ -26,7 +26,8 @@ N = TypeVar("N", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Workload:
-    """One round's work. Every client has the same number of samples, so that it does not matter who is drawn."""
+    """One round's work. Every client has the same number of samples, so that it does not matter who
+    is drawn."""
 
     net: str
     shape: tuple[int, ...]
@@ -42,10 +43,13 @@ class Workload:
     weight_decay: float = 1e-5
     method: str = "fedavg"
     rounds: int = 1
-    count: bool = False  # the harness compares the contenders' work before it times them; a timed round counts nothing
+    # the harness compares the contenders' work before it times them; a timed round counts nothing
+    count: bool = False
     data: str = "noise"  # or the data set that the harness has put into the file `images`
     images: str = ""
-    options: dict[str, Any] = field(default_factory=dict)  # the contender's own, such as fedmap's kernels
+    options: dict[str, Any] = field(
+        default_factory=dict
+    )  # the contender's own, such as fedmap's kernels
 
     @classmethod
     def read(cls, text: str) -> "Workload":
@@ -67,7 +71,8 @@ class Workload:
 
     @property
     def scored(self) -> int:
-        """Samples that are classified for accuracies: the global model's, and each trained client's own."""
+        """Samples that are classified for accuracies: the global model's, and each trained client's
+        own."""
         return self.global_test + self.clients_a_round * self.test
 
     def build(self) -> nn.Sequential:
@@ -78,11 +83,14 @@ class Workload:
         """Scaffold's variates are made for plain SGD; every other method has momentum and decay."""
         if self.method == "scaffold":
             return torch.optim.SGD(net.parameters(), lr=self.lr)
-        return torch.optim.SGD(net.parameters(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        return torch.optim.SGD(
+            net.parameters(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
+        )
 
 
 class Data:
-    """The same samples for every contender, real images or noise; a client's lie together, first those to train on."""
+    """The same samples for every contender, real images or noise; a client's lie together, first
+    those to train on."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -96,7 +104,9 @@ class Data:
             pixels, labels = torch.load(self.workload.images)[part]
             return pixels[:n].float().div_(127.5).sub_(1), labels[:n]
         rng = torch.Generator().manual_seed(0 if part == "train" else 1)
-        return torch.randn(n, *self.workload.shape, generator=rng), torch.randint(CLASSES, (n,), generator=rng)
+        return torch.randn(n, *self.workload.shape, generator=rng), torch.randint(
+            CLASSES, (n,), generator=rng
+        )
 
     def _part(self, client: int, start: int, stop: int) -> Pair:
         first = client * (self.workload.train + self.workload.test)
@@ -110,7 +120,8 @@ class Data:
 
 
 class Batches:
-    """A loader without a DataLoader's costs: a new order each time, the last and short batch included."""
+    """A loader without a DataLoader's costs: a new order each time, the last and short batch
+    included."""
 
     def __init__(self, x: Tensor, y: Tensor, size: int) -> None:
         self.x, self.y, self.size = x, y, size
@@ -137,7 +148,9 @@ def accuracy(net: nn.Module, x: Tensor, y: Tensor) -> float:
     net.eval()
     parts = zip(torch.split(x, EVALUATION_BATCH), torch.split(y, EVALUATION_BATCH), strict=True)
     with torch.inference_mode():
-        return sum(int((net(samples).argmax(1) == labels).sum()) for samples, labels in parts) / len(y)
+        return sum(
+            int((net(samples).argmax(1) == labels).sum()) for samples, labels in parts
+        ) / len(y)
 
 
 # Counted by the nets themselves; in shared memory, so that forked workers count too.
@@ -159,32 +172,45 @@ def count(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 def counted(net: N) -> N:
     """The net, whose classifier counts how often it trains and how many samples it scores."""
-    [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1].register_forward_pre_hook(count)
+    [layer for layer in net.modules() if isinstance(layer, nn.Linear)][
+        -1
+    ].register_forward_pre_hook(count)
     return net
 
 
 class Turns:
-    """The harness writes a line, the contender does one round and answers with a line; in between it waits and uses no CPU."""
+    """The harness writes a line, the contender does one round and answers with a line; in between
+    it waits and uses no CPU."""
 
     def __init__(self) -> None:
-        # Answers go to the real standard output; whatever else is printed joins the log on standard error.
+        # Answers go to the real standard output; whatever else is printed joins the log on standard
+        # error.
         self._answers = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         self._began = 0.0
 
     def begin(self, net: nn.Module, *packages: str, **repositories: str) -> None:
-        """All is set up: wait for the first round. A peer that is no package is named with its commit."""
+        """All is set up: wait for the first round. A peer that is no package is named with its
+        commit."""
         versions = {name: version(name) for name in ("torch", *packages)} | repositories
         self._answer({"parameters": parameters(net), "versions": versions})
 
     def end(self) -> None:
         """A round is done: answer, and wait for the next one."""
-        self._answer({"seconds": time.perf_counter() - self._began, "steps": STEPS.value, "scored": SCORED.value})
+        self._answer(
+            {
+                "seconds": time.perf_counter() - self._began,
+                "steps": STEPS.value,
+                "scored": SCORED.value,
+            }
+        )
 
     def _answer(self, what: dict[str, Any]) -> None:
         print(json.dumps(what), file=self._answers, flush=True)
         if not sys.stdin.readline():
-            os._exit(0)  # no more rounds; frameworks that own their loop know no other way to leave it
+            os._exit(
+                0
+            )  # no more rounds; frameworks that own their loop know no other way to leave it
         add(-STEPS.value, -SCORED.value)
         self._began = time.perf_counter()
 
@@ -196,5 +222,10 @@ def given() -> Workload:
 
 def commit_of(checkout: str) -> str:
     """The commit of a peer's repository, where git knows it."""
-    told = subprocess.run(["git", "-C", checkout, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        ["git", "-C", checkout, "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return told.stdout.strip() or "of an unknown commit"

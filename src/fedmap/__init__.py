@@ -11,7 +11,17 @@ if TYPE_CHECKING:
     from fedmap.methods import Method, register
     from fedmap.simulate import Result, run
 
-__all__ = ["Federation", "FedmapError", "Method", "Result", "check_method", "load", "partition", "register", "run"]
+__all__ = [
+    "Federation",
+    "FedmapError",
+    "Method",
+    "Result",
+    "check_method",
+    "load",
+    "partition",
+    "register",
+    "run",
+]
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {

@@ -1,4 +1,5 @@
-"""check_method: one battery for every method, fedmap's own and anybody's. It needs no data and takes about a second."""
+"""check_method: one battery for every method, fedmap's own and anybody's. It needs no data and
+takes about a second."""
 
 import contextlib
 import pickle
@@ -24,17 +25,21 @@ from fedmap.simulate import Result, run
 from fedmap.simulate.folder import RunFolder, load_values, save_values
 
 SHAPE, CLASSES, ROUNDS = (1, 6, 6), 4, 2
-HELD = [(0, 2) * 5, (1,) * 8, (0, 2, 3) * 4, (1, 2)]  # labels of each client: all miss classes, the second has only one
+# labels of each client: all miss classes, the second has only one
+HELD = [(0, 2) * 5, (1,) * 8, (0, 2, 3) * 4, (1, 2)]
 
 
 def check_method(method: str | type[Method], **params: Any) -> None:
-    """Assert what every method must hold, for a registered name, a `file.py:Class` or a class; `params` are not the defaults.
+    """Assert what every method must hold, for a registered name, a `file.py:Class` or a class;
+    `params` are not the defaults.
 
-    An AssertionError says which of these fails, and how: it refuses parameters outside their range; it runs two rounds on
-    clients that miss classes, one of which has a single class, on a plain net and on one with batch norm; its losses and
-    uploads are finite; it draws from no global random generator; it leaves what it is given as it was; its states keep their
-    form and survive a save and load; nothing private is in what it uploads, unless `sends` explains the entry; the record's
-    bytes are what goes down and up; two workers, and a stop and resume, give the same bits as one uninterrupted process."""
+    An AssertionError says which of these fails, and how: it refuses parameters outside their range;
+    it runs two rounds on clients that miss classes, one of which has a single class, on a plain net
+    and on one with batch norm; its losses and uploads are finite; it draws from no global random
+    generator; it leaves what it is given as it was; its states keep their form and survive a save
+    and load; nothing private is in what it uploads, unless `sends` explains the entry; the record's
+    bytes are what goes down and up; two workers, and a stop and resume, give the same bits as one
+    uninterrupted process."""
     checked = find_method(method) if isinstance(method, str) else method
     try:
         refuses_wrong_parameters(checked, params)
@@ -50,18 +55,22 @@ def plain(shape: tuple[int, ...], classes: int) -> Net:
 
 
 def batch_norm(shape: tuple[int, ...], classes: int) -> Net:
-    return Net(nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()), 16, classes)
+    return Net(
+        nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()),
+        16,
+        classes,
+    )
 
 
 @cache
 def federation() -> Federation:
     """Four tiny clients with few samples, and a global test set of all classes."""
     rng = generator(0, "check")
-    centres = rng.standard_normal((CLASSES, *SHAPE), np.float32)
+    centers = rng.standard_normal((CLASSES, *SHAPE), np.float32)
 
     def samples(labels: Sequence[int]) -> tuple[Any, Any]:
         y = np.array(labels)
-        return centres[y] + 0.3 * rng.standard_normal((len(y), *SHAPE), np.float32), y
+        return centers[y] + 0.3 * rng.standard_normal((len(y), *SHAPE), np.float32), y
 
     return Federation.from_arrays([samples(labels) for labels in HELD], samples(range(CLASSES)))
 
@@ -76,20 +85,30 @@ def require(holds: bool, sentence: str) -> None:
 
 
 def refuses_wrong_parameters(method: type[Method], params: dict[str, Any]) -> None:
-    """One value beyond each bound, an unknown name, no choice of a list; what the class itself offers is accepted."""
+    """One value beyond each bound, an unknown name, no choice of a list; what the class itself
+    offers is accepted."""
     for offered in [params, *method.groups, *({"preset": name} for name in method.presets)]:
         try:
             method(**offered)
         except FedmapError as refused:
             raise AssertionError(f"it refuses {offered}: {refused}") from refused
-    wrong = [(name, value) for name, field in method.Params.model_fields.items() for value in beyond(field)]
+    wrong = [
+        (name, value)
+        for name, field in method.Params.model_fields.items()
+        for value in beyond(field)
+    ]
     for name, value in [*wrong, ("no_such_parameter", 0)]:
         try:
             method(**params | {name: value})
         except FedmapError as refused:
-            require(name in str(refused), f"the refusal of {name} = {value!r} does not name the parameter: {refused}")
+            require(
+                name in str(refused),
+                f"the refusal of {name} = {value!r} does not name the parameter: {refused}",
+            )
         else:
-            raise AssertionError(f"it takes {name} = {value!r}, which is outside what its Params allow")
+            raise AssertionError(
+                f"it takes {name} = {value!r}, which is outside what its Params allow"
+            )
 
 
 def beyond(field: FieldInfo) -> list[Any]:
@@ -97,8 +116,16 @@ def beyond(field: FieldInfo) -> list[Any]:
     outside: dict[str, Callable[[Any], Any]] = {
         "ge": lambda bound: bound - 1, "gt": lambda bound: bound, "le": lambda bound: bound + 1, "lt": lambda bound: bound,
     }  # fmt: skip
-    values = [step(getattr(limit, kind)) for limit in field.metadata for kind, step in outside.items() if hasattr(limit, kind)]
-    return values + ["no such choice"] * (get_origin(field.annotation) is Literal and "no such choice" not in get_args(field.annotation))
+    values = [
+        step(getattr(limit, kind))
+        for limit in field.metadata
+        for kind, step in outside.items()
+        if hasattr(limit, kind)
+    ]
+    return values + ["no such choice"] * (
+        get_origin(field.annotation) is Literal
+        and "no such choice" not in get_args(field.annotation)
+    )
 
 
 # Runs.
@@ -124,21 +151,40 @@ def holds_on(net: str, method: type[Method], params: dict[str, Any], folder: Pat
     one, notes = outcome(net, method, params, folder / "one")
     for name, state in global_generators().items():
         require(
-            state == before[name], f"it draws from {name}'s global random generator; only `client.rng` and `server.rng` give the same bits"
+            state == before[name],
+            f"it draws from {name}'s global random generator; only `client.rng` and `server.rng` "
+            "give the same bits",
         )
     for record in one.records:
         for way in ("down", "up"):
             weight = sum(note[way] for note in notes.weights if note["round"] == record["round"])
             said = record[f"bytes_{way}"]
             require(
-                said == weight, f"round {record['round']} records {said} bytes {way}, but the dictionaries that went {way} weigh {weight}"
+                said == weight,
+                f"round {record['round']} records {said} bytes {way}, but the dictionaries that "
+                f"went {way} weigh {weight}",
             )
-    same_bits(one, outcome(net, method, params, folder / "two", workers=2)[0], "with two workers instead of one", net)
-    same_bits(one, outcome(net, method, params, folder / "resumed", stop=True)[0], "after a stop and resume", net)
+    same_bits(
+        one,
+        outcome(net, method, params, folder / "two", workers=2)[0],
+        "with two workers instead of one",
+        net,
+    )
+    same_bits(
+        one,
+        outcome(net, method, params, folder / "resumed", stop=True)[0],
+        "after a stop and resume",
+        net,
+    )
 
 
 def outcome(
-    net: str, method: type[Method], params: dict[str, Any], out: Path, workers: int = 1, stop: bool = False
+    net: str,
+    method: type[Method],
+    params: dict[str, Any],
+    out: Path,
+    workers: int = 1,
+    stop: bool = False,
 ) -> tuple[Outcome, "Notes"]:
     """Run the method, stopped after the first round and resumed if so wished."""
     notes = Notes()
@@ -150,8 +196,23 @@ def outcome(
                 if stop:
                     raise Stopped
 
-            settings: dict[str, Any] = {"rounds": ROUNDS, "fraction": 1.0, "epochs": 1, "batch": 4, "net": net, "workers": workers}
-            return run(method.name(), federation(), out=out, resume=resume, on_round=on_round, params=params, **settings)
+            settings: dict[str, Any] = {
+                "rounds": ROUNDS,
+                "fraction": 1.0,
+                "epochs": 1,
+                "batch": 4,
+                "net": net,
+                "workers": workers,
+            }
+            return run(
+                method.name(),
+                federation(),
+                out=out,
+                resume=resume,
+                on_round=on_round,
+                params=params,
+                **settings,
+            )
 
         try:
             if stop:
@@ -159,10 +220,19 @@ def outcome(
                     go(stop=True, resume=False)
             result = go(stop=False, resume=stop)
         except Exception as wrong:
-            failed(wrong, f"it fails on net {net} with {workers} worker(s){' after a stop and resume' if stop else ''}")
-    records = [{name: value for name, value in record.items() if name != "seconds"} for record in result.rounds]
+            failed(
+                wrong,
+                f"it fails on net {net} with {workers} "
+                f"worker(s){' after a stop and resume' if stop else ''}",
+            )
+    records = [
+        {name: value for name, value in record.items() if name != "seconds"}
+        for record in result.rounds
+    ]
     personal = [bits(load_values(path)) for path in sorted((out / "personal").iterdir())]
-    return Outcome(records, result.final, bits(notes.server_state), notes.client_states, personal), notes
+    return Outcome(
+        records, result.final, bits(notes.server_state), notes.client_states, personal
+    ), notes
 
 
 def failed(wrong: Exception, what: str) -> NoReturn:
@@ -170,28 +240,38 @@ def failed(wrong: Exception, what: str) -> NoReturn:
     broken = wrong if isinstance(wrong, AssertionError) else wrong.__cause__
     if isinstance(broken, AssertionError) and str(broken):
         raise broken
-    raise AssertionError(f"{what}: {wrong if isinstance(wrong, FedmapError) else repr(wrong)}") from wrong
+    raise AssertionError(
+        f"{what}: {wrong if isinstance(wrong, FedmapError) else repr(wrong)}"
+    ) from wrong
 
 
 def same_bits(one: Outcome, other: Outcome, when: str, net: str) -> None:
     for what, ours, theirs in zip(Outcome._fields, one, other, strict=True):
         require(
             ours == theirs,
-            f"there are other bits in its {what.replace('_', ' ')} {when} (net {net}); all that a round needs must come from `down`, "
-            "`state` and the server's state, none from the method object, a global generator or the order in which clients finish",
+            f"there are other bits in its {what.replace('_', ' ')} {when} (net {net}); all that a "
+            "round needs must come from `down`, "
+            "`state` and the server's state, none from the method object, a global generator or "
+            "the order in which clients finish",
         )
 
 
 def bits(values: Values) -> dict[str, Any]:
     """Entries such that equal means equal in type, shape and every bit."""
     return {
-        name: (v.dtype, v.shape, v.contiguous().view(-1).view(torch.uint8).numpy().tobytes()) if isinstance(v, Tensor) else (type(v), v)
+        name: (v.dtype, v.shape, v.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        if isinstance(v, Tensor)
+        else (type(v), v)
         for name, v in values.items()
     }
 
 
 def global_generators() -> dict[str, bytes]:
-    states = {"torch": torch.get_rng_state().numpy(), "numpy": np.random.get_state(), "Python": random.getstate()}
+    states = {
+        "torch": torch.get_rng_state().numpy(),
+        "numpy": np.random.get_state(),
+        "Python": random.getstate(),
+    }
     return {name: pickle.dumps(state) for name, state in states.items()}
 
 
@@ -202,8 +282,10 @@ class Notes:
     """What was seen during a run."""
 
     def __init__(self) -> None:
-        self.weights: list[dict[str, int]] = []  # round, bytes down and bytes up of each client's round
-        self.uploaded: dict[tuple[int, int], dict[str, Any]] = {}  # by round and client, as it was when its round ended
+        # round, bytes down and bytes up of each client's round
+        self.weights: list[dict[str, int]] = []
+        # by round and client, as it was when its round ended
+        self.uploaded: dict[tuple[int, int], dict[str, Any]] = {}
         self.kept: dict[tuple[int, int], dict[str, Any]] = {}  # the same of the clients' states
         self.server_state: Values = {}
         self.client_states = b""
@@ -217,22 +299,34 @@ def watched(method: type[Method], notes: Notes) -> type[Method]:
         whose, given = f"client {client.number}", (bits(down), bits(state))
         require(
             notes.kept.get(before, given[1]) == given[1],
-            f"the state that {whose} left does not survive a save and load: {form(state)} comes back",
+            f"the state that {whose} left does not survive a save and load: {form(state)} comes "
+            "back",
         )
         local = method.local_round(self, client, down, state)
         _ = client.mean_loss  # raises where it is not finite
-        require(bits(down) == given[0], f"{whose} changes what came down in place; other clients get the same tensors")
-        require(bits(state) == given[1], f"{whose} changes its old state in place; a round that is stopped could not be done again")
+        require(
+            bits(down) == given[0],
+            f"{whose} changes what came down in place; other clients get the same tensors",
+        )
+        require(
+            bits(state) == given[1],
+            f"{whose} changes its old state in place; a round that is stopped could not be done "
+            "again",
+        )
         for what, values in local._asdict().items():
             plain_values(values, f"{what} of {whose}")
         require(
             form(local.state) == form(state),
-            f"{whose} changes its state's entries or shapes from {form(state)} to {form(local.state)}; `client_state` sets them for good",
+            f"{whose} changes its state's entries or shapes from {form(state)} to "
+            f"{form(local.state)}; `client_state` sets them for good",
         )
-        if client.round > 1:  # in a first round all that a client keeps may stem from what it uploads
+        # in a first round all that a client keeps may stem from what it uploads
+        if client.round > 1:
             nothing_private(self, client, local.up, {"old": state, "new": local.state})
         if client.round <= ROUNDS:
-            notes.weights.append({"round": client.round, "down": weight(down), "up": weight(local.up)})
+            notes.weights.append(
+                {"round": client.round, "down": weight(down), "up": weight(local.up)}
+            )
             notes.uploaded[now], notes.kept[now] = bits(local.up), bits(local.state)
         return local
 
@@ -240,34 +334,54 @@ def watched(method: type[Method], notes: Notes) -> type[Method]:
         for client, _, up in uploads:
             require(
                 notes.uploaded.get((server.round, client), bits(up)) == bits(up),
-                f"what client {client} uploads is overwritten before the server sees it; clone what lies in a working model",
+                f"what client {client} uploads is overwritten before the server sees it; clone "
+                "what lies in a working model",
             )
         given = bits(state)
         new = method.aggregate(self, server, state, uploads)
-        require(bits(state) == given, "the server changes its old state in place; a round that is stopped could not be done again")
+        require(
+            bits(state) == given,
+            "the server changes its old state in place; a round that is stopped could not be done "
+            "again",
+        )
         plain_values(new, "the server's state")
         survives_a_file(new)
-        notes.server_state = {name: value.clone() if isinstance(value, Tensor) else value for name, value in new.items()}
+        notes.server_state = {
+            name: value.clone() if isinstance(value, Tensor) else value
+            for name, value in new.items()
+        }
         return new
 
-    return cast(type[Method], type(method.__name__, (method,), {"local_round": local_round, "aggregate": aggregate}))
+    return cast(
+        type[Method],
+        type(method.__name__, (method,), {"local_round": local_round, "aggregate": aggregate}),
+    )
 
 
 def form(values: Values) -> dict[str, str]:
-    return {name: f"{v.dtype} {tuple(v.shape)}" if isinstance(v, Tensor) else type(v).__name__ for name, v in values.items()}
+    return {
+        name: f"{v.dtype} {tuple(v.shape)}" if isinstance(v, Tensor) else type(v).__name__
+        for name, v in values.items()
+    }
 
 
 def weight(values: Values) -> int:
     """Bytes of the tensors, and eight for a number."""
-    return sum(v.numel() * v.element_size() if isinstance(v, Tensor) else 8 for v in values.values())
+    return sum(
+        v.numel() * v.element_size() if isinstance(v, Tensor) else 8 for v in values.values()
+    )
 
 
 def plain_values(values: Values, whose: str) -> None:
     for name, value in values.items():
         require(
-            isinstance(value, Tensor | int | float), f"{name!r} in the {whose} is a {type(value).__name__}; tensors and numbers are allowed"
+            isinstance(value, Tensor | int | float),
+            f"{name!r} in the {whose} is a {type(value).__name__}; tensors and numbers are allowed",
         )
-        require(bool(torch.isfinite(torch.as_tensor(value)).all()), f"{name!r} in the {whose} is not finite")
+        require(
+            bool(torch.isfinite(torch.as_tensor(value)).all()),
+            f"{name!r} in the {whose} is not finite",
+        )
 
 
 def survives_a_file(state: Values) -> None:
@@ -277,13 +391,25 @@ def survives_a_file(state: Values) -> None:
             path.write_bytes(save_values(state))
             back = load_values(path)
         except Exception as wrong:
-            raise AssertionError(f"the server's state does not survive a save and load: {wrong}") from wrong
-    require(bits(back) == bits(state), f"the server's state does not survive a save and load: {form(state)} comes back as {form(back)}")
+            raise AssertionError(
+                f"the server's state does not survive a save and load: {wrong}"
+            ) from wrong
+    require(
+        bits(back) == bits(state),
+        f"the server's state does not survive a save and load: {form(state)} comes back as "
+        f"{form(back)}",
+    )
 
 
 def nothing_private(method: Method, client: Client, up: Values, states: dict[str, Values]) -> None:
-    """No entry of `up` holds an entry of the state, a sample, or the class counts, as they are or as shares."""
-    private = {f"its {when} state's {name!r}": v for when, state in states.items() for name, v in state.items() if isinstance(v, Tensor)}
+    """No entry of `up` holds an entry of the state, a sample, or the class counts, as they are or
+    as shares."""
+    private = {
+        f"its {when} state's {name!r}": v
+        for when, state in states.items()
+        for name, v in state.items()
+        if isinstance(v, Tensor)
+    }
     private["the counts of its classes"] = client.counts
     private["the shares of its classes"] = client.counts / client.samples
     private["which classes it has"] = client.observed
@@ -293,12 +419,14 @@ def nothing_private(method: Method, client: Client, up: Values, states: dict[str
         for what, secret in private.items():
             require(
                 entry in method.sends or not isinstance(value, Tensor) or not holds(value, secret),
-                f"client {client.number} uploads {what} in {entry!r}; if the method is meant to, say why in `sends`",
+                f"client {client.number} uploads {what} in {entry!r}; if the method is meant to, "
+                "say why in `sends`",
             )
 
 
 def holds(value: Tensor, secret: Tensor) -> bool:
-    """Are the secret's numbers somewhere in the value, one after the other? One number, or equal ones, tell nothing."""
+    """Are the secret's numbers somewhere in the value, one after the other? One number, or equal
+    ones, tell nothing."""
     inside, wanted = value.reshape(-1).double(), secret.reshape(-1).double()
     if len(wanted) > len(inside) or not len(wanted) or bool((wanted == wanted[0]).all()):
         return False

@@ -1,5 +1,5 @@
-"""One client's side of a round: its data, its working models, and SGD on the flat vector. A method is written against
-this class and knows nothing of the engine behind it."""
+"""One client's side of a round: its data, its working models, and SGD on the flat vector. A method
+is written against this class and knows nothing of the engine behind it."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -29,20 +29,38 @@ class Training(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rounds: int = Field(150, ge=1, description="communication rounds T")
-    fraction: float = Field(0.2, gt=0, le=1, description="share Q of the clients that take part in a round")
+    fraction: float = Field(
+        0.2, gt=0, le=1, description="share Q of the clients that take part in a round"
+    )
     epochs: float = Field(5, gt=0, description="local epochs E")
     batch: int = Field(64, ge=1, description="batch size B")
     lr: float = Field(0.03, gt=0, description="learning rate of local SGD")
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of local SGD")
     weight_decay: float = Field(1e-5, ge=0, description="weight decay of local SGD")
-    clip: float | None = Field(None, gt=0, description="longest gradient of a local step; the paper has no limit, its code 100")
-    warmup_rounds: int = Field(0, ge=0, description="rounds over which the learning rate rises linearly to its value; the paper has none")
+    clip: float | None = Field(
+        None,
+        gt=0,
+        description="longest gradient of a local step; the paper has no limit, its code 100",
+    )
+    warmup_rounds: int = Field(
+        0,
+        ge=0,
+        description="rounds over which the learning rate rises linearly to its value; the paper has none",
+    )
 
 
 class Client:
     """What a method sees of one client in one round."""
 
-    def __init__(self, federation: Federation, number: int, round: int, training: Training, seed: int, bench: Bench) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        number: int,
+        round: int,
+        training: Training,
+        seed: int,
+        bench: Bench,
+    ) -> None:
         self.number = number
         self.round = round
         self.training = training
@@ -55,7 +73,9 @@ class Client:
         self._federation = federation
         self._seed = seed
         self._stream = self._endless_batches()
-        self._batch: tuple[Tensor, Tensor] | None = None  # the last batch and its places in the training data, unless it was augmented
+        self._batch: tuple[Tensor, Tensor] | None = (
+            None  # the last batch and its places in the training data, unless it was augmented
+        )
 
     @property
     def steps(self) -> int:
@@ -88,7 +108,9 @@ class Client:
 
     def _samples(self, index: Tensor) -> tuple[Tensor, Tensor]:
         dataset = self._federation.dataset
-        return dataset.normalise(dataset.train_x.index_select(0, index)), dataset.train_y.index_select(0, index)
+        return dataset.normalize(
+            dataset.train_x.index_select(0, index)
+        ), dataset.train_y.index_select(0, index)
 
     def _endless_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         rng = generator(self._seed, "batches", self.round, self.number)
@@ -96,7 +118,8 @@ class Client:
         x, y = self.train_data
         while True:  # a new order each epoch; the last, short batch is kept
             order = torch.from_numpy(rng.permutation(len(y)))
-            for index in torch.split(order, size):  # a batch at a time: it is still in the cache when the net reads it
+            # a batch at a time: it is still in the cache when the net reads it
+            for index in torch.split(order, size):
                 samples = x.index_select(0, index)  # many times faster than x[index]
                 if dataset.augment:
                     samples = augment(samples, rng, dataset.black)
@@ -105,12 +128,14 @@ class Client:
                 yield samples, y.index_select(0, index)
 
     def batches(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The next batches of this round's one stream: a second stage goes on where the first one stopped."""
+        """The next batches of this round's one stream: a second stage goes on where the first one
+        stopped."""
         return islice(self._stream, steps)
 
     def frozen(self, outputs: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """`outputs`, without gradient, of a model that stays as it is for the rest of the round: each sample is computed once, however
-        often its batches come back. Samples that are augmented anew each time are computed each time."""
+        """`outputs`, without gradient, of a model that stays as it is for the rest of the round:
+        each sample is computed once, however often its batches come back. Samples that are
+        augmented anew each time are computed each time."""
         known = torch.zeros(self.samples, dtype=torch.bool)
         kept = torch.empty(0)
 
@@ -132,7 +157,8 @@ class Client:
         return lookup
 
     def gradient(self, model: Model, loss: Loss, x: Tensor, y: Tensor) -> None:
-        """The gradient of the loss into `model.grads`; its value counts in the round's mean training loss."""
+        """The gradient of the loss into `model.grads`; its value counts in the round's mean
+        training loss."""
         model.grads.zero_()
         with straight_gradients():
             try:
@@ -141,7 +167,8 @@ class Client:
                 if len(y) > 1:
                     raise
                 raise FedmapError(
-                    f"client {self.number} has a batch of one sample, which the net cannot be trained on ({wrong}); "
+                    f"client {self.number} has a batch of one sample, which the net cannot be "
+                    f"trained on ({wrong}); "
                     f"choose another batch size than {self.training.batch}"
                 ) from wrong
             value.backward()  # type: ignore[no-untyped-call]
@@ -161,13 +188,14 @@ class Client:
         also: Sequence[nn.Parameter] = (),
         part: slice = slice(None),
     ) -> None:
-        """SGD with a fresh momentum for this many steps. `correct` may change `model.grads` before each step; `also` names
-        parameters beside the model's that the loss depends on and that are trained with it; `part` is the only part of the
-        model's weights that moves, e.g. `model.classifier_part`."""
+        """SGD with a fresh momentum for this many steps. `correct` may change `model.grads` before
+        each step; `also` names parameters beside the model's that the loss depends on and that are
+        trained with it; `part` is the only part of the model's weights that moves, e.g.
+        `model.classifier_part`."""
         settings = self.training
         moving = nn.Parameter(model.weights.detach()[part])
         moving.grad = model.grads[part]
-        optimiser = SGD(
+        optimizer = SGD(
             [moving, *also],
             lr=self.lr * lr_factor,
             momentum=settings.momentum if momentum is None else momentum,
@@ -183,26 +211,34 @@ class Client:
                 shorten(model.grads, settings.clip)
             if correct is not None:
                 correct(model)
-            optimiser.step()
+            optimizer.step()
         model.net.eval()
 
     @property
     def mean_loss(self) -> float:
-        """Mean training loss over all steps of this round so far. One that is not finite ends the run here."""
+        """Mean training loss over all steps of this round so far. One that is not finite ends the
+        run here."""
         value = float(self._losses) / max(self._losses_counted, 1)
         if not math.isfinite(value):
             raise DivergenceError(
-                f"the training loss of client {self.number} is {value} in round {self.round} (lr {self.lr:g}); "
+                f"the training loss of client {self.number} is {value} in round {self.round} (lr "
+                f"{self.lr:g}); "
                 "a smaller lr or a limit on gradients (clip) usually helps"
             )
         return value
 
     def with_fresh_statistics(self, vector: Tensor) -> Tensor:
-        """The same weights with batch norm's means and variances taken anew over the training samples.
+        """The same weights with batch norm's means and variances taken anew over the training
+        samples.
 
-        An average of two models' statistics fits neither; one pass without labels gives the ones that belong to the weights."""
+        An average of two models' statistics fits neither; one pass without labels gives the ones
+        that belong to the weights."""
         model = self.model(vector)
-        layers = [layer for layer in model.net.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+        layers = [
+            layer
+            for layer in model.net.modules()
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        ]
         usual = [layer.momentum for layer in layers]
         for layer in layers:
             layer.reset_running_stats()
@@ -217,7 +253,8 @@ class Client:
         return model.vector.clone()
 
     def accuracy(self, predict: Callable[[Tensor], Tensor]) -> float:
-        """Share of the client's own test samples that are classified rightly, over all classes' logits."""
+        """Share of the client's own test samples that are classified rightly, over all classes'
+        logits."""
         x, y = self.test_data
         return int(correct_answers(predict, x, y).sum()) / len(y)
 

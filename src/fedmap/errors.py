@@ -2,7 +2,8 @@
 
 
 class FedmapError(Exception):
-    """A sentence that names the thing, its value and what is allowed. The command line prints it and exits with 1."""
+    """A sentence that names the thing, its value and what is allowed. The command line prints it
+    and exits with 1."""
 
 
 class DivergenceError(FedmapError):

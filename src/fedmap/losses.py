@@ -1,4 +1,5 @@
-"""Losses as functions of (model, batch) and the pieces that they are made of: restricted softmax, distillation, MMD."""
+"""Losses as functions of (model, batch) and the pieces that they are made of: restricted softmax,
+distillation, MMD."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -27,7 +28,9 @@ def restricted_softmax(scale: Tensor) -> Loss:
     return loss
 
 
-def class_scale(counts: Tensor, observed: Tensor, alpha: float, mode: RestrictedMode = "binary") -> Tensor:
+def class_scale(
+    counts: Tensor, observed: Tensor, alpha: float, mode: RestrictedMode = "binary"
+) -> Tensor:
     """The factors alpha_c of the restricted softmax from a client's class counts.
 
     binary: 1 for observed classes, alpha for missing ones (paper, Sect. 4.1.3).
@@ -42,7 +45,8 @@ def class_scale(counts: Tensor, observed: Tensor, alpha: float, mode: Restricted
 
 
 def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Eq. 11: tau^2 KL(softmax(teacher / tau) || softmax(student / tau)), mean over the batch; arguments are logits."""
+    """Eq. 11: tau^2 KL(softmax(teacher / tau) || softmax(student / tau)), mean over the batch;
+    arguments are logits."""
     told = F.log_softmax(teacher / temperature, dim=1)
     said = F.log_softmax(student / temperature, dim=1)
     return temperature**2 * F.kl_div(said, told, reduction="batchmean", log_target=True)
@@ -51,24 +55,41 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
 def mmd(h: Tensor, other: Tensor) -> Tensor:
     """Eq. 12: squared maximum mean discrepancy of two feature batches under five Gaussian kernels.
 
-    Bandwidths are 1/4, 1/2, 1, 2, 4 times the mean squared distance, which is held constant (as in DAN)."""
-    if len(h) == 1:  # the bandwidth would follow the only distance there is: the same discrepancy, however near the two are
+    Bandwidths are 1/4, 1/2, 1, 2, 4 times the mean squared distance, which is held constant (as in
+    DAN)."""
+    if (
+        len(h) == 1
+        # the bandwidth would follow the only distance there is: the same discrepancy, however near the
+        # two are
+    ):
         return 0 * h.sum()
     both = torch.cat([h, other])
-    both = both - both.detach().mean(0)  # distances stay the same; their rounding shrinks from the size of h to its spread
+    # distances stay the same; their rounding shrinks from the size of h to its spread
+    both = both - both.detach().mean(0)
     norms = both.square().sum(1)
     squared = (norms[:, None] + norms - 2 * both @ both.T).clamp_min(0)
     bandwidth = squared.detach().sum() / (len(both) ** 2 - len(both)) + 1e-8
-    kernel = torch.stack([torch.exp(-squared / (bandwidth * factor)) for factor in (0.25, 0.5, 1, 2, 4)]).sum(0)
+    kernel = torch.stack(
+        [torch.exp(-squared / (bandwidth * factor)) for factor in (0.25, 0.5, 1, 2, 4)]
+    ).sum(0)
     n = len(h)
-    return kernel[:n, :n].mean() + kernel[n:, n:].mean() - kernel[:n, n:].mean() - kernel[n:, :n].mean()
+    return (
+        kernel[:n, :n].mean()
+        + kernel[n:, n:].mean()
+        - kernel[:n, n:].mean()
+        - kernel[n:, :n].mean()
+    )
 
 
 def contrast(h: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
-    """MOON's -log(e^(s_near / tau) / (e^(s_near / tau) + e^(s_far / tau))), mean over the batch; s is the cosine similarity to h."""
-    return F.softplus((F.cosine_similarity(h, far) - F.cosine_similarity(h, near)) / temperature).mean()
+    """MOON's -log(e^(s_near / tau) / (e^(s_near / tau) + e^(s_far / tau))), mean over the batch; s
+    is the cosine similarity to h."""
+    return F.softplus(
+        (F.cosine_similarity(h, far) - F.cosine_similarity(h, near)) / temperature
+    ).mean()
 
 
 def balanced_shift(counts: Tensor, gamma: float) -> Tensor:
-    """What the balanced softmax adds to the logits while training: gamma log n_c, and -inf for a class without samples."""
+    """What the balanced softmax adds to the logits while training: gamma log n_c, and -inf for a
+    class without samples."""
     return torch.where(counts > 0, gamma * counts.clamp_min(1).log(), -torch.inf)

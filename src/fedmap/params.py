@@ -1,4 +1,5 @@
-"""Checking of parameters in one place, so that every wrong name or value gets the same kind of sentence."""
+"""Checking of parameters in one place, so that every wrong name or value gets the same kind of
+sentence."""
 
 from typing import Any, TypeVar, cast
 
@@ -12,13 +13,18 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def checked(model: type[M], values: dict[str, Any], whose: str, also: tuple[str, ...] = ()) -> M:
-    """The validated parameters, or one sentence that names the parameter, its value and what is allowed.
+    """The validated parameters, or one sentence that names the parameter, its value and what is
+    allowed.
 
-    `also` are names that the caller has taken out already but that belong into a list of what there is."""
+    `also` are names that the caller has taken out already but that belong into a list of what there
+    is."""
     known = set(model.model_fields)
     for name in values:
         if name not in known:
-            raise FedmapError(f"{whose} has no parameter {name!r}; " + (nearest(name, known | set(also)) if known else "it has none"))
+            raise FedmapError(
+                f"{whose} has no parameter {name!r}; "
+                + (nearest(name, known | set(also)) if known else "it has none")
+            )
     try:
         return model(**values)
     except ValidationError as wrong:
@@ -27,15 +33,26 @@ def checked(model: type[M], values: dict[str, Any], whose: str, also: tuple[str,
         if name not in known:
             raise FedmapError(f"{whose}: {first['msg'].removeprefix('Value error, ')}") from None
         value = values.get(name, first.get("input"))
-        raise FedmapError(f"{whose}: {name} is {value!r}; allowed: {allowed(model.model_fields[name])}") from None
+        raise FedmapError(
+            f"{whose}: {name} is {value!r}; allowed: {allowed(model.model_fields[name])}"
+        ) from None
 
 
 def allowed(field: FieldInfo) -> str:
     """The values that a field takes, in words: 'number, 0 to 1', 'binary, soft or share'."""
     options = getattr(field.annotation, "__args__", None)
     if options and all(isinstance(o, str) for o in options):
-        return " or ".join([", ".join(options[:-1]), options[-1]]) if len(options) > 1 else options[0]
-    words = {bool: "true or false", int: "whole number", float: "number", str: "text"}.get(cast(type, field.annotation), "value")
-    bounds = {kind: getattr(limit, kind) for limit in field.metadata for kind in ("ge", "gt", "le", "lt") if hasattr(limit, kind)}
+        return (
+            " or ".join([", ".join(options[:-1]), options[-1]]) if len(options) > 1 else options[0]
+        )
+    words = {bool: "true or false", int: "whole number", float: "number", str: "text"}.get(
+        cast(type, field.annotation), "value"
+    )
+    bounds = {
+        kind: getattr(limit, kind)
+        for limit in field.metadata
+        for kind in ("ge", "gt", "le", "lt")
+        if hasattr(limit, kind)
+    }
     said = {"ge": "from {:g}", "gt": "above {:g}", "le": "up to {:g}", "lt": "below {:g}"}
     return " ".join([words, *(said[kind].format(bound) for kind, bound in bounds.items())])

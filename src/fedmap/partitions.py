@@ -1,5 +1,5 @@
-"""Which client holds which samples. A partition draws one owner for every training sample, so each sample is held
-exactly once; it knows labels only, nothing of images, methods or engines."""
+"""Which client holds which samples. A partition draws one owner for every training sample, so each
+sample is held exactly once; it knows labels only, nothing of images, methods or engines."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedmap.errors import FedmapError
-from fedmap.registry import Registry
+from fedmap.registry import Registry, headline
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -22,8 +22,8 @@ class PartitionParams(BaseModel):
 
 
 class Labels(NamedTuple):
-    """What a partition sees: the label of every training sample, how many classes and clients there are, and whose samples they
-    are where they come with owners."""
+    """What a partition sees: the label of every training sample, how many classes and clients there
+    are, and whose samples they are where they come with owners."""
 
     labels: Ints
     classes: int
@@ -32,14 +32,15 @@ class Labels(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A way to share out samples: its parameters and the function that draws an owner for each sample."""
+    """A way to share out samples: its parameters and the function that draws an owner for each
+    sample."""
 
     params: type[PartitionParams]
     draw: Callable[[Labels, PartitionParams, np.random.Generator], Ints]
 
     @property
     def line(self) -> str:
-        return (self.params.__doc__ or "").strip().splitlines()[0]
+        return headline(self.params)
 
 
 PARTITIONS: Registry[Partition] = Registry("partition")
@@ -48,7 +49,9 @@ PARTITIONS: Registry[Partition] = Registry("partition")
 class SizedParams(PartitionParams):
     """Parameters of a partition whose clients may differ in size."""
 
-    size_sigma: float = Field(0.0, ge=0, le=3, description="log-normal spread of the clients' sizes; the paper has none")
+    size_sigma: float = Field(
+        0.0, ge=0, le=3, description="log-normal spread of the clients' sizes; the paper has none"
+    )
 
     def sizes(self, clients: int, rng: np.random.Generator) -> Floats:
         """How large each client is to be, in proportion."""
@@ -56,16 +59,19 @@ class SizedParams(PartitionParams):
 
 
 class IncompleteParams(SizedParams):
-    """Each client draws c from {2..C}, then c classes; a class's samples are shared among the clients that drew it."""
+    """Each client draws c from {2..C}, then c classes; a class's samples are shared among the
+    clients that drew it."""
 
 
 def draw_incomplete(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """The paper's scene (Sect. 5.2.1): clients hold incomplete class sets and are nearly balanced over what they hold."""
+    """The paper's scene (Sect. 5.2.1): clients hold incomplete class sets and are nearly balanced
+    over what they hold."""
     assert isinstance(params, IncompleteParams)
     how_many = rng.integers(min(2, given.classes), given.classes + 1, size=given.clients)
     rank = rng.random((given.clients, given.classes)).argsort(1).argsort(1)
     holds = rank < how_many[:, None]
-    # Dividing by the number of classes gives few-class clients a larger share of each, so that sizes stay nearly equal.
+    # Dividing by the number of classes gives few-class clients a larger share of each, so that
+    # sizes stay nearly equal.
     return share_out(given, holds * (params.sizes(given.clients, rng) / how_many)[:, None], rng)
 
 
@@ -73,9 +79,12 @@ PARTITIONS.add("incomplete")(Partition(IncompleteParams, draw_incomplete))
 
 
 class DirichletParams(SizedParams):
-    """Each client draws shares p of the classes from Dir(alpha); a class's samples are shared out in proportion to them."""
+    """Each client draws shares p of the classes from Dir(alpha); a class's samples are shared out
+    in proportion to them."""
 
-    alpha: float = Field(0.5, ge=0.001, le=1000, description="small: few classes a client; large: all clients alike")
+    alpha: float = Field(
+        0.5, ge=0.001, le=1000, description="small: few classes a client; large: all clients alike"
+    )
 
 
 def draw_dirichlet(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
@@ -89,18 +98,21 @@ PARTITIONS.add("dirichlet")(Partition(DirichletParams, draw_dirichlet))
 
 
 class ShardsParams(SizedParams):
-    """Each client gets the same number of classes; every class goes to equally many clients, give or take one."""
+    """Each client gets the same number of classes; every class goes to equally many clients, give
+    or take one."""
 
     classes_per_client: int = Field(2, ge=1, description="classes of each client")
 
 
 def draw_shards(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """Clients choose one after the other, each among the classes that the fewest have chosen before."""
+    """Clients choose one after the other, each among the classes that the fewest have chosen
+    before."""
     assert isinstance(params, ShardsParams)
     each, least = params.classes_per_client, -(-given.classes // given.clients)
     if not least <= each <= given.classes:
         raise FedmapError(
-            f"partition shards: classes_per_client is {each}; {least} to {given.classes} are possible, "
+            f"partition shards: classes_per_client is {each}; {least} to {given.classes} are "
+            "possible, "
             f"so that {given.clients} clients hold all {given.classes} classes"
         )
     holds = np.zeros((given.clients, given.classes), bool)
@@ -130,17 +142,21 @@ PARTITIONS.add("iid")(Partition(IIDParams, draw_iid))
 
 
 class NaturalParams(PartitionParams):
-    """Each sample stays with the owner that it comes with, such as its writer; there are as many clients as owners."""
+    """Each sample stays with the owner that it comes with, such as its writer; there are as many
+    clients as owners."""
 
 
 def draw_natural(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
     if given.owner is None:
         others = sorted(name for name in PARTITIONS if name != "natural")
-        raise FedmapError(f"partition natural: the samples come without owners; choose one of {', '.join(others)}")
+        raise FedmapError(
+            f"partition natural: the samples come without owners; choose one of {', '.join(others)}"
+        )
     owners = int(given.owner.max()) + 1
     if given.clients != owners:
         raise FedmapError(
-            f"clients is {given.clients}, but the samples come with {owners} owners; leave clients out, or choose another partition"
+            f"clients is {given.clients}, but the samples come with {owners} owners; leave clients "
+            "out, or choose another partition"
         )
     return given.owner
 
@@ -149,16 +165,24 @@ PARTITIONS.add("natural")(Partition(NaturalParams, draw_natural))
 
 
 def share_out(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
-    """Owners such that each class's samples are split in proportion to its column of `wish` (clients x classes)."""
+    """Owners such that each class's samples are split in proportion to its column of `wish`
+    (clients x classes)."""
     if len(given.labels) < 2 * given.clients:
         raise FedmapError(
-            f"{len(given.labels)} training samples cannot give {given.clients} clients two each (one to train on, one to test on); "
+            f"{len(given.labels)} training samples cannot give {given.clients} clients two each "
+            "(one to train on, one to test on); "
             f"at most {len(given.labels) // 2} clients are possible"
         )
-    for nobodys in np.flatnonzero(wish.sum(0) == 0):  # the union of all clients' classes is the whole set
+    # the union of all clients' classes is the whole set
+    for nobodys in np.flatnonzero(wish.sum(0) == 0):
         wish[rng.integers(given.clients), nobodys] = 1
-    by_class = np.split(np.argsort(given.labels, kind="stable"), np.bincount(given.labels, minlength=given.classes).cumsum()[:-1])
-    counts = np.stack([proportional(wish[:, c], len(samples)) for c, samples in enumerate(by_class)], axis=1)
+    by_class = np.split(
+        np.argsort(given.labels, kind="stable"),
+        np.bincount(given.labels, minlength=given.classes).cumsum()[:-1],
+    )
+    counts = np.stack(
+        [proportional(wish[:, c], len(samples)) for c, samples in enumerate(by_class)], axis=1
+    )
     at_least_two_each(counts, wish, rng)
     owner = np.empty(len(given.labels), np.int64)
     for c, samples in enumerate(by_class):
@@ -176,11 +200,13 @@ def proportional(wish: Floats, total: int) -> Ints:
 
 
 def at_least_two_each(counts: Ints, wish: Floats, rng: np.random.Generator) -> None:
-    """Move single samples from the largest clients to those with fewer than two: one to train on, one to test on.
+    """Move single samples from the largest clients to those with fewer than two: one to train on,
+    one to test on.
 
     The moved sample is of a class that the receiver wished for, where a larger client has one."""
     sizes = counts.sum(1)
-    given_out = np.zeros(counts.shape[1], bool)  # nobody with more than two samples has the class, and nobody ever will
+    # nobody with more than two samples has the class, and nobody ever will
+    given_out = np.zeros(counts.shape[1], bool)
     for client in np.flatnonzero(sizes < 2):
         while sizes[client] < 2:
             # A random one of the classes that are wished for and left, else of those that are left.
@@ -194,14 +220,19 @@ def at_least_two_each(counts: Ints, wish: Floats, rng: np.random.Generator) -> N
             sizes[[giver, client]] += (-1, 1)
 
 
-def draw_owners(name: str, given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+def draw_owners(
+    name: str, given: Labels, params: PartitionParams, rng: np.random.Generator
+) -> Ints:
     """Draw with the partition of this name: for each sample the number of the client that holds it."""
     if given.clients < 1:
         raise FedmapError(f"clients is {given.clients}; at least 1 is needed")
     owner = PARTITIONS[name].draw(given, params, rng)
-    if owner.shape != given.labels.shape or not np.array_equal(np.unique(owner), np.arange(given.clients)):
+    if owner.shape != given.labels.shape or not np.array_equal(
+        np.unique(owner), np.arange(given.clients)
+    ):
         raise FedmapError(
-            f"partition {name} must give each of the {len(given.labels)} samples to one of the clients 0 to {given.clients - 1}, "
+            f"partition {name} must give each of the {len(given.labels)} samples to one of the "
+            f"clients 0 to {given.clients - 1}, "
             "and each client at least one sample"
         )
     return owner

@@ -1,5 +1,6 @@
-"""Every random choice comes from a generator keyed by (seed, purpose, numbers such as round and client), so that no
-choice depends on which process makes it, in which order, or on whether the run was stopped in between."""
+"""Every random choice comes from a generator keyed by (seed, purpose, numbers such as round and
+client), so that no choice depends on which process makes it, in which order, or on whether the run
+was stopped in between."""
 
 import zlib
 

@@ -1,4 +1,5 @@
-"""Names for methods, nets, datasets and partitions: look-up with the nearest name suggested, and packages' entry points."""
+"""Names for methods, nets, datasets and partitions: look-up with the nearest name suggested, and
+packages' entry points."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +19,14 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return (f"did you mean {close[0]!r}? " if close else "") + f"there are: {', '.join(names)}"
 
 
+def headline(thing: object) -> str:
+    """What a thing is, in one line: the first paragraph of its docstring."""
+    return " ".join((thing.__doc__ or "").partition("\n\n")[0].split())
+
+
 class Registry(Generic[T]):
-    """A dictionary of things that users choose by name, open to other packages through the entry points `fedmap.<kind>s`."""
+    """A dictionary of things that users choose by name, open to other packages through the entry
+    points `fedmap.<kind>s`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -31,9 +38,12 @@ class Registry(Generic[T]):
 
         def register(thing: T) -> T:
             before = self._things.get(name)
-            if before is not None and getattr(before, "__module__", None) != getattr(thing, "__module__", None):
+            if before is not None and getattr(before, "__module__", None) != getattr(
+                thing, "__module__", None
+            ):
                 raise FedmapError(
-                    f"{self.kind} {name!r} is registered already, by {getattr(before, '__module__', before)}; choose another name"
+                    f"{self.kind} {name!r} is registered already, by "
+                    f"{getattr(before, '__module__', before)}; choose another name"
                 )
             self._things[name] = thing
             return thing

@@ -1,4 +1,5 @@
-"""A model as one flat vector: sending, averaging, pulling and inheriting are then single vector operations."""
+"""A model as one flat vector: sending, averaging, pulling and inheriting are then single vector
+operations."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,19 +13,30 @@ from fedmap.nets import Net
 
 
 class Model:
-    """A net whose parameters are views into one contiguous vector, with the gradients in a second one.
+    """A net whose parameters are views into one contiguous vector, with the gradients in a second
+    one.
 
-    `vector` is the whole state: first `weights` (the parameters, classifier last), then `buffers` (the running means and
-    variances of batch norm, and parameters that do not require a gradient). The counter of batches in batch norm is not part of
-    it: nothing here depends on it."""
+    `vector` is the whole state: first `weights` (the parameters, classifier last), then `buffers`
+    (the running means and variances of batch norm, and parameters that do not require a gradient).
+    The counter of batches in batch norm is not part of it: nothing here depends on it."""
 
     def __init__(self, net: Net) -> None:
         self.net = net.eval()
         head = {parameter for parameter in net.classifier.parameters() if parameter.requires_grad}
-        trained = [(name, parameter) for name, parameter in net.named_parameters() if parameter.requires_grad]
+        trained = [
+            (name, parameter)
+            for name, parameter in net.named_parameters()
+            if parameter.requires_grad
+        ]
         parameters = sorted(trained, key=lambda named: named[1] in head)
-        frozen = [(name, parameter) for name, parameter in net.named_parameters() if not parameter.requires_grad]
-        statistics = [(name, buffer) for name, buffer in net.named_buffers() if buffer.is_floating_point()]
+        frozen = [
+            (name, parameter)
+            for name, parameter in net.named_parameters()
+            if not parameter.requires_grad
+        ]
+        statistics = [
+            (name, buffer) for name, buffer in net.named_buffers() if buffer.is_floating_point()
+        ]
         tensors: list[tuple[str, Tensor]] = [*parameters, *frozen, *statistics]
         self._shapes = {name: tensor.shape for name, tensor in tensors}
         self.weight_count = sum(parameter.numel() for _, parameter in parameters)
@@ -32,7 +44,7 @@ class Model:
         self.classifier_part = slice(self.features_part.stop, self.weight_count)
 
         self.vector = torch.cat([tensor.detach().reshape(-1) for _, tensor in tensors])
-        self.weights = nn.Parameter(self.vector[: self.weight_count])  # what an optimiser steps on
+        self.weights = nn.Parameter(self.vector[: self.weight_count])  # what an optimizer steps on
         self.buffers = self.vector[self.weight_count :]
         self.grads = torch.zeros(self.weight_count)
         self.weights.grad = self.grads
@@ -77,9 +89,16 @@ class Model:
 class SGD:
     """SGD with momentum and weight decay, one fused pass over each vector.
 
-    The functional form of torch: its optimiser classes import torch's compiler on first use, seconds in every worker."""
+    The functional form of torch: its optimizer classes import torch's compiler on first use,
+    seconds in every worker."""
 
-    def __init__(self, vectors: Sequence[nn.Parameter], lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        vectors: Sequence[nn.Parameter],
+        lr: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
         self._vectors = vectors
         self._momenta: list[Tensor | None] = [None] * len(vectors)
         self._rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
@@ -87,18 +106,29 @@ class SGD:
     def step(self) -> None:
         """Move every vector against its gradient."""
         vectors, grads = [v.detach() for v in self._vectors], [v.grad for v in self._vectors]
-        sgd(vectors, grads, self._momenta, fused=True, dampening=0.0, nesterov=False, maximize=False, **self._rates)  # type: ignore[arg-type]
+        sgd(
+            vectors,
+            grads,
+            self._momenta,
+            fused=True,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            **self._rates,
+        )  # type: ignore[arg-type]
 
 
 def shorten(vector: Tensor, longest: float) -> None:
-    """Scale a vector down to this length where it is longer. One that is not finite stays as it is, to be noticed."""
+    """Scale a vector down to this length where it is longer. One that is not finite stays as it is,
+    to be noticed."""
     length = float(vector.norm())
     if longest < length < math.inf:
         vector.mul_(longest / length)
 
 
 class Bench:
-    """Working models for one process, built once and overwritten in place: a client's round takes as many as it needs."""
+    """Working models for one process, built once and overwritten in place: a client's round takes
+    as many as it needs."""
 
     def __init__(self, build: Callable[[], Net]) -> None:
         self._build = build

@@ -18,7 +18,20 @@ from fedmap.methods import METHODS
 from fedmap.partitions import PARTITIONS
 
 COMMAND = [sys.executable, "-c", "from fedmap.cli.main import main; main()"]
-SMALL = ["--data", "synthetic", "--net", "mlp", "--clients", "4", "--rounds", "2", "--epochs", "0.5", "--workers", "1"]
+SMALL = [
+    "--data",
+    "synthetic",
+    "--net",
+    "mlp",
+    "--clients",
+    "4",
+    "--rounds",
+    "2",
+    "--epochs",
+    "0.5",
+    "--workers",
+    "1",
+]
 
 
 class Done(NamedTuple):
@@ -28,8 +41,11 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def fedmap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """The command as the shell calls it, in a folder of its own, without starting Python anew each time."""
+def fedmap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """The command as the shell calls it, in a folder of its own, without starting Python anew each
+    time."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> Done:
@@ -44,7 +60,9 @@ def fedmap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 Fedmap = Callable[..., Done]
 
 
-def test_run_shows_progress_on_standard_error_and_the_table_on_standard_output(fedmap: Fedmap, tmp_path: Path) -> None:
+def test_run_shows_progress_on_standard_error_and_the_table_on_standard_output(
+    fedmap: Fedmap, tmp_path: Path
+) -> None:
     done = fedmap("run", "--method", "map", *SMALL, "--out", "here", "-p", "alpha=0.5")
     assert done.returncode == 0
     assert "map  round 2/2  global" in done.stderr
@@ -53,8 +71,15 @@ def test_run_shows_progress_on_standard_error_and_the_table_on_standard_output(f
     assert "alpha = 0.5" in (tmp_path / "here/run.toml").read_text()
 
 
-def test_a_run_is_repeated_from_its_own_toml_and_options_win(fedmap: Fedmap, tmp_path: Path) -> None:
-    assert fedmap("run", "--method", "fedrs", *SMALL, "--out", "first", "-p", "alpha=0.3", "--quiet").returncode == 0
+def test_a_run_is_repeated_from_its_own_toml_and_options_win(
+    fedmap: Fedmap, tmp_path: Path
+) -> None:
+    assert (
+        fedmap(
+            "run", "--method", "fedrs", *SMALL, "--out", "first", "-p", "alpha=0.3", "--quiet"
+        ).returncode
+        == 0
+    )
     again = fedmap("run", "first/run.toml", "--rounds", "1", "--out", "second", "--json")
     assert again.returncode == 0
     assert again.stderr == ""
@@ -64,13 +89,19 @@ def test_a_run_is_repeated_from_its_own_toml_and_options_win(fedmap: Fedmap, tmp
     assert first.replace("rounds = 2", "rounds = 1") == second
 
 
-def test_another_method_does_not_inherit_the_parameters_of_the_file(fedmap: Fedmap, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('method = "map"\ndata = "synthetic"\nnet = "mlp"\nclients = 4\nrounds = 1\n[params]\nalpha = 0.3\n')
+def test_another_method_does_not_inherit_the_parameters_of_the_file(
+    fedmap: Fedmap, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'method = "map"\ndata = "synthetic"\nnet = "mlp"\nclients = 4\nrounds = 1\n[params]\nalpha = 0.3\n'
+    )
     done = fedmap("run", "mine.toml", "--method", "fedavg", "--out", "out", "--quiet")
     assert done.returncode == 0, done.stderr
 
 
-def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(fedmap: Fedmap, tmp_path: Path) -> None:
+def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(
+    fedmap: Fedmap, tmp_path: Path
+) -> None:
     command = ["compare", "--methods", "fedavg,map", "--seeds", "0,1", *SMALL, "--out", "out"]
     first = fedmap(*command)
     assert first.returncode == 0, first.stderr
@@ -88,8 +119,14 @@ def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(fedmap: Fedma
     [
         (["run", "--method", "fedavgg"], "there is no method 'fedavgg'; did you mean 'fedavg'?"),
         (["run", "--net", "lenett"], "there is no net 'lenett'; did you mean 'lenet'?"),
-        (["run", "--data", "fashionmini"], "there is no dataset 'fashionmini'; did you mean 'fashion-mini'?"),
-        (["run", "--partition", "incompleet"], "there is no partition 'incompleet'; did you mean 'incomplete'?"),
+        (
+            ["run", "--data", "fashionmini"],
+            "there is no dataset 'fashionmini'; did you mean 'fashion-mini'?",
+        ),
+        (
+            ["run", "--partition", "incompleet"],
+            "there is no partition 'incompleet'; did you mean 'incomplete'?",
+        ),
         (["run", "-p", "alhpa=1"], "method map has no parameter 'alhpa'; did you mean 'alpha'?"),
         (["run", "-p", "alpha=2"], "method map: alpha is 2; allowed: number from 0 up to 1"),
         (["run", "-p", "alpha"], "-p 'alpha' is not of the form NAME=VALUE"),
@@ -103,10 +140,15 @@ def test_compare_makes_a_table_and_pictures_and_skips_what_is_done(fedmap: Fedma
         (["resume", "nowhere"], "nowhere is not a run folder: it has no run.toml"),
         (["compare", "--seeds", "a"], "--seeds 'a' is not a list of whole numbers"),
         (["compare", "--methods", ","], "--methods is empty"),
-        (["partition", "--data", "synthetic", "--plot", "picture.xyz"], "cannot write the picture picture.xyz"),
+        (
+            ["partition", "--data", "synthetic", "--plot", "picture.xyz"],
+            "cannot write the picture picture.xyz",
+        ),
     ],
 )
-def test_nonsense_gets_one_sentence_and_exit_code_one(arguments: list[str], sentence: str, fedmap: Fedmap, tmp_path: Path) -> None:
+def test_nonsense_gets_one_sentence_and_exit_code_one(
+    arguments: list[str], sentence: str, fedmap: Fedmap, tmp_path: Path
+) -> None:
     (tmp_path / "broken.toml").write_text("rounds = = 3")
     done = fedmap(*arguments)
     assert done.returncode == 1
@@ -116,9 +158,28 @@ def test_nonsense_gets_one_sentence_and_exit_code_one(arguments: list[str], sent
 
 
 def test_control_c_keeps_whole_rounds_and_says_how_to_go_on(tmp_path: Path) -> None:
-    arguments = ["run", "--data", "synthetic", "--net", "mlp", "--clients", "4", "--rounds", "2000", "--workers", "2", "--out", "out"]
+    arguments = [
+        "run",
+        "--data",
+        "synthetic",
+        "--net",
+        "mlp",
+        "--clients",
+        "4",
+        "--rounds",
+        "2000",
+        "--workers",
+        "2",
+        "--out",
+        "out",
+    ]
     with subprocess.Popen(
-        [*COMMAND, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*COMMAND, *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as run:
         rounds = tmp_path / "out/rounds.jsonl"
         give_up = time.monotonic() + 60
@@ -136,7 +197,12 @@ def test_control_c_keeps_whole_rounds_and_says_how_to_go_on(tmp_path: Path) -> N
 def test_lists_name_everything_with_a_line_of_what_it_is(what: str, fedmap: Fedmap) -> None:
     done = fedmap(what)
     assert done.returncode == 0, done.stderr
-    known = {"methods": METHODS, "nets": ["mlp", "lenet"], "datasets": DATASETS, "partitions": PARTITIONS}[what]
+    known = {
+        "methods": METHODS,
+        "nets": ["mlp", "lenet"],
+        "datasets": DATASETS,
+        "partitions": PARTITIONS,
+    }[what]
     for name in known:
         assert name in done.stdout
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from fedmap.data import find
+from fedmap.data import locate as find
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the module writers, which several tests use
 REAL = os.environ.get("FEDMAP_DATA")
 
 
 @pytest.fixture(autouse=True)
-def _nothing_from_outside(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_from_outside(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.delenv("FEDMAP_DATA", raising=False)
     monkeypatch.setattr(find, "DEBIAN", Path("/nonexistent"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmap.data import archive
+from fedmap.data.files import archive
 from fedmap.errors import FedmapError
 
 
@@ -25,12 +25,21 @@ def write(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
 
 
 def unpacked(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_files_and_folders_come_out_as_they_went_in(tmp_path: Path) -> None:
     folder = member("./set/empty", b"", type=tarfile.DIRTYPE)
-    path = write(tmp_path / "a.tar.gz", folder, member("./set/a.bin", b"abc"), member("set/deep/b.bin", b"d" * 3_000_000))
+    path = write(
+        tmp_path / "a.tar.gz",
+        folder,
+        member("./set/a.bin", b"abc"),
+        member("set/deep/b.bin", b"d" * 3_000_000),
+    )
     archive.unpack(path, tmp_path / "out", 10_000_000)
     assert unpacked(tmp_path / "out") == {"set/a.bin": b"abc", "set/deep/b.bin": b"d" * 3_000_000}
     assert (tmp_path / "out" / "set" / "empty").is_dir()
@@ -52,10 +61,14 @@ def test_files_and_folders_come_out_as_they_went_in(tmp_path: Path) -> None:
     ],
     ids=lambda bad: f"{bad[0].name} {bad[0].type!r}",
 )
-def test_nothing_outside_the_folder_and_no_links_are_unpacked(tmp_path: Path, bad: tuple[tarfile.TarInfo, bytes]) -> None:
+def test_nothing_outside_the_folder_and_no_links_are_unpacked(
+    tmp_path: Path, bad: tuple[tarfile.TarInfo, bytes]
+) -> None:
     path = write(tmp_path / "a.tar.gz", bad)
     (tmp_path / "deep").mkdir()
-    with pytest.raises(FedmapError, match=r"a\.tar\.gz: .* (would lie outside|is a link or a special file)"):
+    with pytest.raises(
+        FedmapError, match=r"a\.tar\.gz: .* (would lie outside|is a link or a special file)"
+    ):
         archive.unpack(path, tmp_path / "deep" / "out", 1000)
     assert not unpacked(tmp_path / "deep")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.tar.gz", "deep"]
@@ -78,7 +91,9 @@ def test_an_archive_stops_at_its_limit_of_bytes(tmp_path: Path, peak) -> None:
     assert peak(unpack) < 3_000_000
 
 
-def test_an_archive_stops_at_its_limit_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_stops_at_its_limit_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archive, "MOST_FILES", 3)
     path = write(tmp_path / "a.tar.gz", *(member(f"f{i}", b"") for i in range(5)))
     with pytest.raises(FedmapError, match="or 3 files"):
@@ -88,7 +103,9 @@ def test_an_archive_stops_at_its_limit_of_files(tmp_path: Path, monkeypatch: pyt
 def test_a_header_that_asks_for_all_memory_is_refused(tmp_path: Path, peak) -> None:
     info = tarfile.TarInfo("pax")
     info.type, info.size = tarfile.XHDTYPE, 4_000_000_000
-    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(info.tobuf(tarfile.USTAR_FORMAT) + bytes(30_000_000)))
+    (tmp_path / "a.tar.gz").write_bytes(
+        gzip.compress(info.tobuf(tarfile.USTAR_FORMAT) + bytes(30_000_000))
+    )
 
     def unpack() -> None:
         with pytest.raises(FedmapError, match="a header asks for"):

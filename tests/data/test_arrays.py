@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmap.data import from_clients
-from fedmap.data.arrays import natural
+from fedmap.data.own.arrays import natural
 from fedmap.errors import FedmapError
 
 RNG = np.random.default_rng(0)
@@ -47,7 +47,9 @@ def test_without_a_test_set_it_is_empty_and_with_one_it_is_kept() -> None:
         (np.array(["b", "a", "b"], object), ("a", "b"), [1, 0, 1]),
     ],
 )
-def test_any_labels_become_numbers_and_keep_their_names(labels: object, classes: tuple[str, ...], numbers: list[int]) -> None:
+def test_any_labels_become_numbers_and_keep_their_names(
+    labels: object, classes: tuple[str, ...], numbers: list[int]
+) -> None:
     data = from_clients({"a": (np.zeros((3, 2)), labels)})
     assert data.classes == classes
     assert data.train_y.tolist() == numbers
@@ -80,15 +82,21 @@ def test_given_class_names_are_kept_even_for_classes_that_nobody_has(labels: lis
         (np.zeros((2, 5), np.int32), (5,)),
     ],
 )
-def test_images_with_channels_first_last_or_none_and_vectors_are_taken(x: np.ndarray, shape: tuple[int, ...]) -> None:
+def test_images_with_channels_first_last_or_none_and_vectors_are_taken(
+    x: np.ndarray, shape: tuple[int, ...]
+) -> None:
     data = from_clients({"a": (x, [0, 1])})
     assert data.shape == shape
-    assert data.train_x.dtype == (torch.uint8 if x.dtype == np.uint8 and x.ndim > 2 else torch.float32)
+    assert data.train_x.dtype == (
+        torch.uint8 if x.dtype == np.uint8 and x.ndim > 2 else torch.float32
+    )
     assert data.defaults.net == ("mlp" if len(shape) == 1 else "lenet")
 
 
-def test_grey_and_colour_mixed_become_colour_and_sizes_are_made_equal() -> None:
-    data = from_clients({"grey": (np.full((2, 8, 8), 9, np.uint8), [0, 1]), "colour": (images(2, 3, 40, 20), [0, 1])})
+def test_grey_and_color_mixed_become_color_and_sizes_are_made_equal() -> None:
+    data = from_clients(
+        {"gray": (np.full((2, 8, 8), 9, np.uint8), [0, 1]), "color": (images(2, 3, 40, 20), [0, 1])}
+    )
     assert data.train_x.shape == (4, 3, 32, 32)
     assert data.train_x[:2].unique().tolist() == [9]
     assert len(data.mean) == 3
@@ -104,26 +112,46 @@ def test_grey_and_colour_mixed_become_colour_and_sizes_are_made_equal() -> None:
         ({"a": (np.zeros((3, 0)), [0, 1, 2])}, r"a: samples of shape \(3, 0\)"),
         ({"a": ([[1, 2], [3]], [0, 1])}, "a: the samples differ in shape"),
         ({"a": ([["p", "q"]], [0])}, "a: samples of type"),
-        ({"a": ([[1.0, 2.0], [3.0, float("nan")]], [0, 1])}, "a: sample 1 has a value that is not finite"),
+        (
+            {"a": ([[1.0, 2.0], [3.0, float("nan")]], [0, 1])},
+            "a: sample 1 has a value that is not finite",
+        ),
         ({"a": ([[1e300, 2.0]], [0])}, "a: sample 0 has a value that is not finite"),
         ({"a": (np.zeros((2, 3)), [0])}, "a: 2 samples but labels of shape"),
         ({"a": (np.zeros((2, 3)), [0.5, 1])}, "a: labels of type float64, such as 0.5"),
         ({"a": (np.zeros((2, 3)), [float("nan"), 1])}, "a: labels of type float64, such as nan"),
         ({"a": (np.zeros((2, 3)), np.array(["x", None], object))}, "a: labels of type object"),
-        ({"a": (np.zeros((2, 3)), [0, 1]), "b": (np.zeros((2, 3)), ["x", "y"])}, "a: labels are numbers but those of b are text"),
-        ({"a": (np.zeros((2, 3)), [0, 1]), "b": (np.zeros((2, 4)), [0, 1])}, "b: samples are vectors of 4 values but those of a"),
-        ({"a": (np.zeros((2, 3)), [0, 1]), "b": (images(2, 4, 4), [0, 1])}, "b: samples are uint8 images"),
-        ({"a": (images(2, 1, 4, 4), [0, 1]), "b": (images(2, 2, 4, 4), [0, 1])}, r"images have \[1, 2\] channels"),
+        (
+            {"a": (np.zeros((2, 3)), [0, 1]), "b": (np.zeros((2, 3)), ["x", "y"])},
+            "a: labels are numbers but those of b are text",
+        ),
+        (
+            {"a": (np.zeros((2, 3)), [0, 1]), "b": (np.zeros((2, 4)), [0, 1])},
+            "b: samples are vectors of 4 values but those of a",
+        ),
+        (
+            {"a": (np.zeros((2, 3)), [0, 1]), "b": (images(2, 4, 4), [0, 1])},
+            "b: samples are uint8 images",
+        ),
+        (
+            {"a": (images(2, 1, 4, 4), [0, 1]), "b": (images(2, 2, 4, 4), [0, 1])},
+            r"images have \[1, 2\] channels",
+        ),
     ],
 )
-def test_what_cannot_be_used_is_one_clear_sentence_with_the_clients_name(clients: dict, says: str) -> None:
+def test_what_cannot_be_used_is_one_clear_sentence_with_the_clients_name(
+    clients: dict, says: str
+) -> None:
     with pytest.raises(FedmapError, match=says):
         from_clients(clients)
 
 
 @pytest.mark.parametrize(
     ("labels", "says"),
-    [([0, 5], r"a: label 5 is none of the classes; 0\.\.1 are"), (["x", "p"], "a: label 'p' is none of the classes; x, y are")],
+    [
+        ([0, 5], r"a: label 5 is none of the classes; 0\.\.1 are"),
+        (["x", "p"], "a: label 'p' is none of the classes; x, y are"),
+    ],
 )
 def test_a_label_that_is_none_of_the_given_classes_is_refused(labels: list, says: str) -> None:
     with pytest.raises(FedmapError, match=says):
@@ -137,16 +165,28 @@ def test_a_client_cannot_have_the_name_of_the_test_set() -> None:
 
 
 @given(st.lists(st.text(max_size=6)), st.randoms(use_true_random=False))
-def test_natural_order_does_not_depend_on_the_order_before(names: list[str], random: Random) -> None:
+def test_natural_order_does_not_depend_on_the_order_before(
+    names: list[str], random: Random
+) -> None:
     shuffled = random.sample(names, len(names))
     assert sorted(names, key=natural) == sorted(shuffled, key=natural)
 
 
 def test_numbers_in_names_are_ordered_by_value() -> None:
-    assert sorted(["client10", "client2", "client02", "a", "9" * 5000], key=natural) == ["9" * 5000, "a", "client02", "client2", "client10"]
+    assert sorted(["client10", "client2", "client02", "a", "9" * 5000], key=natural) == [
+        "9" * 5000,
+        "a",
+        "client02",
+        "client2",
+        "client10",
+    ]
 
 
-@given(st.lists(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5), min_size=1, max_size=4))
+@given(
+    st.lists(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5), min_size=1, max_size=4)
+)
 def test_renumbered_labels_name_the_original_ones(labels: list[list[int]]) -> None:
     data = from_clients({f"c{k}": (np.zeros((len(y), 1)), y) for k, y in enumerate(labels)})
-    assert [int(data.classes[y]) for y in data.train_y.tolist()] == [label for y in labels for label in y]
+    assert [int(data.classes[y]) for y in data.train_y.tolist()] == [
+        label for y in labels for label in y
+    ]

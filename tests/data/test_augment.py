@@ -26,15 +26,19 @@ def test_each_image_is_cropped_and_flipped_as_one_by_one(shape: tuple[int, ...])
     x = torch.from_numpy(np.random.default_rng(1).integers(256, size=shape, dtype=np.uint8))
     got = augment(x, np.random.default_rng(2))
     if len(x):
-        assert torch.equal(got, reference(x, np.random.default_rng(2), torch.zeros(shape[1], dtype=torch.uint8)))
+        assert torch.equal(
+            got, reference(x, np.random.default_rng(2), torch.zeros(shape[1], dtype=torch.uint8))
+        )
     assert got.dtype == torch.uint8
     assert got.shape == shape
 
 
-def test_augmenting_pixels_or_normalised_values_is_the_same() -> None:
-    data = replace(synthetic(train=20, test=0, shape=(3, 8, 8)), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25))
-    early = data.normalise(augment(data.train_x, np.random.default_rng(3)))
-    late = augment(data.normalise(data.train_x), np.random.default_rng(3), data.black)
+def test_augmenting_pixels_or_normalized_values_is_the_same() -> None:
+    data = replace(
+        synthetic(train=20, test=0, shape=(3, 8, 8)), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25)
+    )
+    early = data.normalize(augment(data.train_x, np.random.default_rng(3)))
+    late = augment(data.normalize(data.train_x), np.random.default_rng(3), data.black)
     assert torch.equal(early, late)
 
 
@@ -42,7 +46,9 @@ def test_the_same_generator_gives_the_same_batch_and_the_input_stays() -> None:
     x = torch.randint(256, (9, 3, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
     before = x.clone()
     assert torch.equal(augment(x, np.random.default_rng(5)), augment(x, np.random.default_rng(5)))
-    assert not torch.equal(augment(x, np.random.default_rng(5)), augment(x, np.random.default_rng(6)))
+    assert not torch.equal(
+        augment(x, np.random.default_rng(5)), augment(x, np.random.default_rng(6))
+    )
     assert torch.equal(x, before)
 
 

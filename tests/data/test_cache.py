@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedmap.data.cache import cached
-from fedmap.data.find import cache_dir
+from fedmap.data.locate import cache_dir
 
 
 class Decoder:
@@ -18,7 +18,11 @@ class Decoder:
 
     def __call__(self) -> dict[str, np.ndarray]:
         self.calls += 1
-        return {"x": np.full((3, 2), self.calls, np.uint8), "names": np.array(["a", "bc"]), "none": np.empty((0, 4))}
+        return {
+            "x": np.full((3, 2), self.calls, np.uint8),
+            "names": np.array(["a", "bc"]),
+            "none": np.empty((0, 4)),
+        }
 
 
 @pytest.fixture
@@ -37,7 +41,9 @@ def entries() -> list[Path]:
     return sorted((cache_dir() / "decoded").iterdir())
 
 
-def test_the_second_time_nothing_is_decoded_and_the_arrays_are_mapped(source: Path, decoder: Decoder) -> None:
+def test_the_second_time_nothing_is_decoded_and_the_arrays_are_mapped(
+    source: Path, decoder: Decoder
+) -> None:
     first, second = (cached("set", [source], decoder) for _ in range(2))
     assert decoder.calls == 1
     for arrays in (first, second):
@@ -93,7 +99,11 @@ def test_a_damaged_entry_is_made_again(source: Path, decoder: Decoder, damage) -
 
 
 def test_an_unwritable_cache_does_not_stop_a_run(
-    source: Path, decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    source: Path,
+    decoder: Decoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(source / "below-a-file"))
     assert cached("set", [source], decoder)["x"].max() == 1
@@ -102,7 +112,10 @@ def test_an_unwritable_cache_does_not_stop_a_run(
 
 
 def test_a_full_disk_leaves_nothing_behind(
-    source: Path, decoder: Decoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    source: Path,
+    decoder: Decoder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -124,7 +137,9 @@ def test_what_a_killed_process_left_is_removed_after_a_day(source: Path, decoder
     assert new.exists()
 
 
-def test_an_entry_that_nobody_read_for_long_is_removed_and_one_in_use_stays(source: Path, decoder: Decoder) -> None:
+def test_an_entry_that_nobody_read_for_long_is_removed_and_one_in_use_stays(
+    source: Path, decoder: Decoder
+) -> None:
     long_ago = (time.time() - 100 * 86400,) * 2
     folder = cache_dir() / "decoded"
     for name in ("unused", "used"):

@@ -6,7 +6,8 @@ import pytest
 import torch
 from writers import write_cifar
 
-from fedmap.data import cifar, load
+from fedmap.data import load
+from fedmap.data.official import cifar
 from fedmap.errors import FedmapError
 
 
@@ -16,7 +17,9 @@ def test_both_versions_of_both_sets_are_read(tmp_path: Path, name: str, version:
     content = write_cifar(tmp_path, name, version)
     data = load(name, tmp_path)
     layout = cifar.LAYOUTS[name]
-    assert data.train_y.tolist() == [int(label) for stem in layout.train for label in content[stem][1]]
+    assert data.train_y.tolist() == [
+        int(label) for stem in layout.train for label in content[stem][1]
+    ]
     assert np.array_equal(data.test_x.numpy(), content[layout.test][0].reshape(-1, 3, 32, 32))
     assert data.augment
     assert data.train_x.dtype == torch.uint8
@@ -24,7 +27,9 @@ def test_both_versions_of_both_sets_are_read(tmp_path: Path, name: str, version:
 
 
 @pytest.mark.parametrize("version", ["bin", "py"])
-def test_without_a_cache_the_set_is_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_without_a_cache_the_set_is_read_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
     write_cifar(tmp_path, "cifar-10", version)
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     assert len(load("cifar-10", tmp_path).test_y) == 4
@@ -36,10 +41,10 @@ def test_there_are_ten_and_a_hundred_classes_in_the_official_order() -> None:
     assert list(cifar.CIFAR_100.classes) == sorted(cifar.CIFAR_100.classes)
 
 
-def test_pixels_are_normalised_by_the_papers_numbers(tmp_path: Path) -> None:
+def test_pixels_are_normalized_by_the_papers_numbers(tmp_path: Path) -> None:
     write_cifar(tmp_path, "cifar-10", "bin")
     data = load("cifar-10", tmp_path)
-    black = data.normalise(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).flatten()
+    black = data.normalize(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).flatten()
     assert black.tolist() == pytest.approx([-0.4914 / 0.2023, -0.4822 / 0.1994, -0.4465 / 0.2010])
 
 
@@ -47,7 +52,10 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path) -> None:
     write_cifar(tmp_path, "cifar-10", "bin")
     path = tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FedmapError, match=r"data_batch_3\.bin: 12,291 bytes are not a whole number of records of 3073"):
+    with pytest.raises(
+        FedmapError,
+        match=r"data_batch_3\.bin: 12,291 bytes are not a whole number of records of 3073",
+    ):
         load("cifar-10", tmp_path)
 
 
@@ -57,8 +65,12 @@ def test_a_label_out_of_range_is_named(tmp_path: Path, version: str) -> None:
     if version == "bin":
         (tmp_path / "cifar-100-binary" / "test.bin").write_bytes(b"\x00\x64" + bytes(3072))
     else:
-        (tmp_path / "cifar-100-python" / "test").write_bytes(pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "fine_labels": [100]}, 4))
-    with pytest.raises(FedmapError, match=r"test.*: there are labels from 100 to 100; 0\.\.99 are allowed"):
+        (tmp_path / "cifar-100-python" / "test").write_bytes(
+            pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "fine_labels": [100]}, 4)
+        )
+    with pytest.raises(
+        FedmapError, match=r"test.*: there are labels from 100 to 100; 0\.\.99 are allowed"
+    ):
         load("cifar-100", tmp_path)
 
 

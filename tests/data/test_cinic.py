@@ -6,7 +6,7 @@ from PIL import Image
 from writers import write_cinic
 
 from fedmap.data import load
-from fedmap.data.official import CINIC_CLASSES
+from fedmap.data.official.manifest import CINIC_CLASSES
 from fedmap.errors import FedmapError
 
 
@@ -19,7 +19,7 @@ def test_train_and_test_are_read_class_by_class_and_validation_is_not(tmp_path: 
         assert np.array_equal(data.train_x[2 * c].permute(1, 2, 0).numpy(), first[name])
 
 
-def test_a_grey_image_among_the_others_becomes_colour(tmp_path: Path) -> None:
+def test_a_grey_image_among_the_others_becomes_color(tmp_path: Path) -> None:
     write_cinic(tmp_path)
     Image.new("L", (32, 32), 50).save(tmp_path / "CINIC-10" / "train" / "airplane" / "0.png")
     assert load("cinic-10", tmp_path).train_x[0].unique().tolist() == [50]
@@ -28,7 +28,9 @@ def test_a_grey_image_among_the_others_becomes_colour(tmp_path: Path) -> None:
 def test_an_image_of_another_size_is_named(tmp_path: Path) -> None:
     write_cinic(tmp_path)
     Image.new("RGB", (33, 32)).save(tmp_path / "CINIC-10" / "test" / "frog" / "1.png")
-    with pytest.raises(FedmapError, match=r"frog/1\.png: an image of 33 x 32 pixels; it must have 32 x 32"):
+    with pytest.raises(
+        FedmapError, match=r"frog/1\.png: an image of 33 x 32 pixels; it must have 32 x 32"
+    ):
         load("cinic-10", tmp_path)
 
 
@@ -52,5 +54,7 @@ def test_a_missing_class_is_named(tmp_path: Path) -> None:
 def test_an_image_that_changed_is_read_again(tmp_path: Path) -> None:
     write_cinic(tmp_path)
     load("cinic-10", tmp_path)
-    Image.new("RGB", (32, 32), (7, 7, 7)).save(tmp_path / "CINIC-10" / "train" / "airplane" / "0.png")
+    Image.new("RGB", (32, 32), (7, 7, 7)).save(
+        tmp_path / "CINIC-10" / "train" / "airplane" / "0.png"
+    )
     assert load("cinic-10", tmp_path).train_x[0].unique().tolist() == [7]

@@ -12,7 +12,9 @@ from fedmap.errors import FedmapError
 
 
 def run(*arguments: object) -> str:
-    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(
+        app, [str(argument) for argument in arguments], catch_exceptions=False
+    )
     assert result.exit_code == 0
     return result.output
 
@@ -28,7 +30,9 @@ def test_list_shows_what_is_there_and_what_is_not(tmp_path: Path) -> None:
 
 def test_check_passes_on_a_part_and_says_so(tmp_path: Path) -> None:
     write_cinic(tmp_path)
-    assert "cinic-10: a part of the official set" in run("check", "cinic-10", "--data-dir", tmp_path)
+    assert "cinic-10: a part of the official set" in run(
+        "check", "cinic-10", "--data-dir", tmp_path
+    )
 
 
 def test_check_fails_on_other_content(tmp_path: Path) -> None:
@@ -37,7 +41,9 @@ def test_check_fails_on_other_content(tmp_path: Path) -> None:
         run("check", "mnist", "--data-dir", tmp_path)
 
 
-def test_get_shows_progress_and_where_the_set_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_shows_progress_and_where_the_set_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def get(name: str, data_dir: Path | None, progress: download.Progress) -> Path:
         progress("archive.tar.gz", 5, 10)
         progress("archive.tar.gz", 10, 10)
@@ -52,4 +58,9 @@ def test_get_shows_progress_and_where_the_set_is(tmp_path: Path, monkeypatch: py
 
 def test_the_commands_load_nothing_heavy_before_they_run() -> None:
     code = "import sys, fedmap.cli.data; print([m for m in ('torch', 'numpy', 'PIL') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

@@ -29,7 +29,9 @@ def test_owners_and_their_names_are_kept() -> None:
         ([0, 0, 1, 1, 1, 2], ("north", "south"), "3 clients but 2 client names"),
     ],
 )
-def test_owners_that_do_not_fit_are_refused(owner: list[int], names: tuple[str, ...], says: str) -> None:
+def test_owners_that_do_not_fit_are_refused(
+    owner: list[int], names: tuple[str, ...], says: str
+) -> None:
     with pytest.raises(FedmapError, match=says):
         owned(owner, names)
 
@@ -43,10 +45,16 @@ def test_an_empty_test_set_of_the_right_shape_is_allowed() -> None:
     [
         ({"train_y": DATA.train_y[:3]}, "6 train samples but 3 train labels"),
         ({"train_x": DATA.train_x.double()}, "torch.float64"),
-        ({"train_x": DATA.train_x.clone().fill_(float("nan"))}, "train sample 0 has a value that is not finite"),
+        (
+            {"train_x": DATA.train_x.clone().fill_(float("nan"))},
+            "train sample 0 has a value that is not finite",
+        ),
         ({"train_y": DATA.train_y + 5}, "train label 6 is outside 0..1"),
         ({"train_x": DATA.train_x[:, :3]}, "training samples have shape"),
-        ({"train_x": DATA.train_x[:, :, None], "test_x": DATA.test_x[:, :, None]}, "samples have shape"),
+        (
+            {"train_x": DATA.train_x[:, :, None], "test_x": DATA.test_x[:, :, None]},
+            "samples have shape",
+        ),
     ],
 )
 def test_a_dataset_that_does_not_fit_is_refused(change: dict, says: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from fedmap.data import download
 from fedmap.data.download import fetch, get
-from fedmap.data.find import cache_dir
-from fedmap.data.official import OFFICIAL, Official, Remote
+from fedmap.data.locate import cache_dir
+from fedmap.data.official.manifest import OFFICIAL, Official, Remote
 from fedmap.errors import FedmapError
 
 
@@ -34,12 +34,22 @@ class Server:
                 if content is None:
                     self.send_error(404)
                     return
-                start = int(wanted.removeprefix("bytes=").removesuffix("-")) + outer.shift if wanted and outer.ranges else 0
+                start = (
+                    int(wanted.removeprefix("bytes=").removesuffix("-")) + outer.shift
+                    if wanted and outer.ranges
+                    else 0
+                )
                 self.send_response(206 if wanted and outer.ranges else 200)
-                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+                self.send_header(
+                    "Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"
+                )
                 self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
-                self.wfile.write(content[start : None if outer.break_after is None else start + outer.break_after])
+                self.wfile.write(
+                    content[
+                        start : None if outer.break_after is None else start + outer.break_after
+                    ]
+                )
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -49,7 +59,11 @@ class Server:
 
     def remote(self, name: str, content: bytes, md5: str = "") -> Remote:
         self.files[name] = content
-        return Remote(f"http://127.0.0.1:{self.http.server_port}/{name}", md5 or hashlib.md5(content).hexdigest(), len(content))
+        return Remote(
+            f"http://127.0.0.1:{self.http.server_port}/{name}",
+            md5 or hashlib.md5(content).hexdigest(),
+            len(content),
+        )
 
 
 @pytest.fixture
@@ -73,10 +87,15 @@ def test_a_file_arrives_whole_and_progress_is_told(server: Server, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["a.gz"]
 
 
-def test_a_broken_download_leaves_no_file_and_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+def test_a_broken_download_leaves_no_file_and_goes_on_where_it_stopped(
+    server: Server, tmp_path: Path
+) -> None:
     remote = server.remote("a.gz", CONTENT)
     server.break_after = 300_000
-    with pytest.raises(FedmapError, match=r"stopped after 300,000 of 1,024,000 bytes; the same command goes on from there"):
+    with pytest.raises(
+        FedmapError,
+        match=r"stopped after 300,000 of 1,024,000 bytes; the same command goes on from there",
+    ):
         fetch(remote, tmp_path / "a.gz")
     assert not (tmp_path / "a.gz").exists()
     server.break_after = None
@@ -110,7 +129,9 @@ def test_another_part_than_asked_for_is_refused(server: Server, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("part", [b"", CONTENT[:5], b"wrong", CONTENT + b"longer"])
-def test_wrong_content_is_removed_and_never_gets_the_final_name(server: Server, tmp_path: Path, part: bytes) -> None:
+def test_wrong_content_is_removed_and_never_gets_the_final_name(
+    server: Server, tmp_path: Path, part: bytes
+) -> None:
     remote = server.remote("a.gz", CONTENT, md5="0" * 32)
     (tmp_path / "a.gz.part").write_bytes(part)
     with pytest.raises(FedmapError, match="not the official file"):
@@ -125,7 +146,9 @@ def test_no_more_bytes_than_announced_are_taken(server: Server, tmp_path: Path) 
     assert (tmp_path / "a.gz").read_bytes() == CONTENT
 
 
-def test_a_server_that_says_no_and_one_that_is_not_there_are_clear_errors(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_says_no_and_one_that_is_not_there_are_clear_errors(
+    server: Server, tmp_path: Path
+) -> None:
     remote = server.remote("a.gz", CONTENT)
     server.files.clear()
     with pytest.raises(FedmapError, match="the server answers 404"):
@@ -152,7 +175,11 @@ def archive(server: Server, monkeypatch: pytest.MonkeyPatch):
 
     def put(**files: bytes) -> None:
         remote = server.remote("set.tar.gz", tar(**files))
-        monkeypatch.setitem(OFFICIAL, "toy", Official("toy", ("toy-bin", "toy"), ("train.bin",), 1, 1, {}, (remote,), 10_000))
+        monkeypatch.setitem(
+            OFFICIAL,
+            "toy",
+            Official("toy", ("toy-bin", "toy"), ("train.bin",), 1, 1, {}, (remote,), 10_000),
+        )
 
     return put
 
@@ -173,7 +200,9 @@ def test_what_is_there_is_not_downloaded_again(archive, server: Server, tmp_path
     assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize("files", [{"other": b"x"}, {"..__escaped": b"x"}, {"train_dot_bin": bytes(20_000)}])
+@pytest.mark.parametrize(
+    "files", [{"other": b"x"}, {"..__escaped": b"x"}, {"train_dot_bin": bytes(20_000)}]
+)
 def test_a_bad_archive_leaves_no_folder(archive, tmp_path: Path, files: dict[str, bytes]) -> None:
     archive(**files)
     with pytest.raises(FedmapError, match=r"set\.tar\.gz"):
@@ -181,21 +210,30 @@ def test_a_bad_archive_leaves_no_folder(archive, tmp_path: Path, files: dict[str
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["set.tar.gz"]
 
 
-def test_single_files_appear_together_at_the_end(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_files_appear_together_at_the_end(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remotes = (server.remote("images.gz", b"images"), server.remote("labels.gz", b"labels"))
-    monkeypatch.setitem(OFFICIAL, "toy", Official("toy", ("toy",), ("images.gz",), 1, 1, {}, remotes))
+    monkeypatch.setitem(
+        OFFICIAL, "toy", Official("toy", ("toy",), ("images.gz",), 1, 1, {}, remotes)
+    )
     del server.files["labels.gz"]
     with pytest.raises(FedmapError, match="404"):
         get("toy", tmp_path)
     assert not (tmp_path / "toy").exists()
     server.files["labels.gz"] = b"labels"
     folder = get("toy", tmp_path)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"images.gz": b"images", "labels.gz": b"labels"}
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "images.gz": b"images",
+        "labels.gz": b"labels",
+    }
     assert [path.name for path in tmp_path.iterdir()] == ["toy"]
     assert len(server.asked) == 3  # the first file came only once
 
 
-def test_without_a_folder_the_set_goes_to_fedmap_data_or_the_cache(archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_the_set_goes_to_fedmap_data_or_the_cache(
+    archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive(train_dot_bin=b"abc")
     assert get("toy") == cache_dir() / "toy-bin"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
@@ -213,11 +251,15 @@ def test_a_folder_that_cannot_be_written_is_named(archive, tmp_path: Path) -> No
 def test_what_cannot_be_downloaded_says_why() -> None:
     with pytest.raises(FedmapError, match="LEAF makes it"):
         get("femnist")
-    with pytest.raises(FedmapError, match="nothing to download for 'fashion-mini'; did you mean 'fashion-mnist'"):
+    with pytest.raises(
+        FedmapError, match="nothing to download for 'fashion-mini'; did you mean 'fashion-mnist'"
+    ):
         get("fashion-mini")
 
 
-def test_a_connection_that_falls_silent_is_a_clear_error(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_falls_silent_is_a_clear_error(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remote = server.remote("a.gz", CONTENT)
 
     def silent(*_: object) -> bytes:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from writers import leaf_image, leaf_shard, write_femnist, write_leaf
 
-from fedmap.data import femnist, load
+from fedmap.data import load
+from fedmap.data.official import femnist
 from fedmap.errors import FedmapError
 
 
@@ -30,7 +31,7 @@ def test_pixels_come_back_as_leaf_has_them(tmp_path: Path) -> None:
     folder = tmp_path / "femnist"
     write_leaf(folder, "train", "a.json", leaf_shard({"w": [(v, 0) for v in range(256)]}))
     data = load("femnist", tmp_path)
-    x = data.normalise(data.train_x)
+    x = data.normalize(data.train_x)
     assert torch.equal(x[:, 0, 0, 0], torch.arange(256).float() / 255)
     assert x[0, 0, 1, 1] == 1.0
 
@@ -66,7 +67,9 @@ GOOD = leaf_shard({"f1": [(4, 3)]})
         {**GOOD, "user_data": {"f1": {"x": [[10**400] * 784], "y": [3]}}},
     ],
 )
-def test_content_that_leaf_does_not_write_is_one_clear_error(tmp_path: Path, content: object) -> None:
+def test_content_that_leaf_does_not_write_is_one_clear_error(
+    tmp_path: Path, content: object
+) -> None:
     path = write_leaf(tmp_path, "train", "a.json", content)
     with pytest.raises(FedmapError, match=r"a\.json: not a json file as LEAF writes it"):
         femnist.read_file(path)

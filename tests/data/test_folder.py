@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmap.data import images, load, read_folder
+from fedmap.data import load, read_folder
+from fedmap.data.files import images
 from fedmap.errors import FedmapError
 
 
-def save(path: Path, value: object = 100, size: tuple[int, int] = (32, 32), mode: str = "L") -> Path:
+def save(
+    path: Path, value: object = 100, size: tuple[int, int] = (32, 32), mode: str = "L"
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, value).save(path)
     return path
@@ -48,7 +51,7 @@ def test_a_folder_named_test_is_the_test_set(hospitals: Path) -> None:
     assert data.test_y.tolist() == [0]
 
 
-def test_if_any_image_is_in_colour_all_are(hospitals: Path) -> None:
+def test_if_any_image_is_in_color_all_are(hospitals: Path) -> None:
     save(hospitals / "site2" / "cyst" / "c.png", (1, 2, 3), mode="RGB")
     data = read_folder(hospitals)
     assert data.shape == (3, 32, 32)
@@ -63,7 +66,9 @@ def test_images_of_any_size_get_the_wanted_one(hospitals: Path) -> None:
     assert read_folder(hospitals, size=(16, 24)).shape == (1, 16, 24)
 
 
-def test_the_second_time_no_image_is_decoded_unless_one_changed(hospitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_time_no_image_is_decoded_unless_one_changed(
+    hospitals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = read_folder(hospitals)
     with monkeypatch.context() as patch:
         patch.setattr(images, "read", lambda *_: pytest.fail("decoded again"))
@@ -74,7 +79,13 @@ def test_the_second_time_no_image_is_decoded_unless_one_changed(hospitals: Path,
 
 
 def test_hidden_files_and_file_managers_litter_are_ignored(hospitals: Path) -> None:
-    for name in (".DS_Store", "site2/.hidden.png", "site2/cyst/Thumbs.db", "README.txt", "site2/notes.txt"):
+    for name in (
+        ".DS_Store",
+        "site2/.hidden.png",
+        "site2/cyst/Thumbs.db",
+        "README.txt",
+        "site2/notes.txt",
+    ):
         (hospitals / name).write_text("no image")
     (hospitals / "__MACOSX").mkdir()
     assert len(read_folder(hospitals).train_y) == 5
@@ -94,7 +105,9 @@ def test_a_corrupt_image_is_named(hospitals: Path) -> None:
 
 def test_what_is_no_image_in_a_class_folder_is_named(hospitals: Path) -> None:
     (hospitals / "site2" / "cyst" / "scan.dcm").write_bytes(b"?")
-    with pytest.raises(FedmapError, match=r"scan\.dcm: not an image file; a class's folder may hold \.png"):
+    with pytest.raises(
+        FedmapError, match=r"scan\.dcm: not an image file; a class's folder may hold \.png"
+    ):
         read_folder(hospitals)
 
 

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from writers import leaf_shard, python2
 
-from fedmap.data import archive, cifar, femnist, idx, images, read_npz, read_parquet
+from fedmap.data import read_npz, read_parquet
+from fedmap.data.files import archive, idx, images
+from fedmap.data.official import cifar, femnist
 from fedmap.errors import FedmapError
 
 RNG = np.random.default_rng(0)
@@ -47,40 +49,75 @@ def parquet(buffer: io.BytesIO) -> None:
 
 
 READERS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], object]]] = {
-    "idx": ("images", lambda: idx.encode(PIXELS.reshape(-1, 32, 32)), lambda path: idx.read(path, 3)),
-    "idx.gz": ("images.gz", lambda: gzip.compress(idx.encode(PIXELS)), lambda path: idx.read(path, 2)),
+    "idx": (
+        "images",
+        lambda: idx.encode(PIXELS.reshape(-1, 32, 32)),
+        lambda path: idx.read(path, 3),
+    ),
+    "idx.gz": (
+        "images.gz",
+        lambda: gzip.compress(idx.encode(PIXELS)),
+        lambda path: idx.read(path, 2),
+    ),
     "cifar binary": (
         "test.bin",
         lambda: np.concatenate([np.zeros((4, 2), np.uint8), PIXELS], 1).tobytes(),
         lambda path: cifar.read_file(path, cifar.CIFAR_100),
     ),
-    "cifar python 2": ("test", lambda: python2(PIXELS, [1, 2, 3, 4]), lambda path: cifar.read_file(path, cifar.CIFAR_10)),
+    "cifar python 2": (
+        "test",
+        lambda: python2(PIXELS, [1, 2, 3, 4]),
+        lambda path: cifar.read_file(path, cifar.CIFAR_10),
+    ),
     "cifar python": (
         "test",
         lambda: pickle.dumps({"data": PIXELS, "fine_labels": [1, 2, 3, 4]}, 4),
         lambda path: cifar.read_file(path, cifar.CIFAR_100),
     ),
-    "femnist": ("a.json", lambda: json.dumps(leaf_shard({"w": [(1, 2), (3, 4)]})).encode(), femnist.read_file),
+    "femnist": (
+        "a.json",
+        lambda: json.dumps(leaf_shard({"w": [(1, 2), (3, 4)]})).encode(),
+        femnist.read_file,
+    ),
     **{
-        kind: (f"image.{kind}", lambda kind=kind: picture(kind), lambda path: images.pixels(images.read(path), (8, 8), path))
+        kind: (
+            f"image.{kind}",
+            lambda kind=kind: picture(kind),
+            lambda path: images.pixels(images.read(path), (8, 8), path),
+        )
         for kind in ("png", "jpeg", "gif", "bmp", "tiff", "webp", "ppm")
     },
-    "npz": ("a.npz", lambda: saved(lambda buffer: np.savez(buffer, x=PIXELS, y=[1, 2, 3, 4])), lambda path: read_npz(path.parent)),
+    "npz": (
+        "a.npz",
+        lambda: saved(lambda buffer: np.savez(buffer, x=PIXELS, y=[1, 2, 3, 4])),
+        lambda path: read_npz(path.parent),
+    ),
     "npz compressed": (
         "a.npz",
         lambda: saved(lambda buffer: np.savez_compressed(buffer, x=PIXELS[:, :9], y=[*"pqrs"])),
         lambda path: read_npz(path.parent),
     ),
     "parquet": ("a.parquet", lambda: saved(parquet), lambda path: read_parquet(path.parent)),
-    "tar.gz": ("a.tar.gz", lambda: saved(tar), lambda path: archive.unpack(path, path.parent / "out", 100_000)),
+    "tar.gz": (
+        "a.tar.gz",
+        lambda: saved(tar),
+        lambda path: archive.unpack(path, path.parent / "out", 100_000),
+    ),
 }
 
-# Where a damage is, as a share of the file; headers are at both ends, so these are tried more often.
+# Where a damage is, as a share of the file; headers are at both ends, so these are tried more
+# often.
 places = st.one_of(st.floats(0, 1), st.floats(0, 0.02), st.floats(0.98, 1))
 damages = st.one_of(
     st.tuples(st.just("cut"), places, st.just(b"")),
     st.tuples(st.just("insert"), places, st.binary(min_size=1, max_size=8)),
-    st.tuples(st.just("overwrite"), places, st.sampled_from([b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"99999999"])),
+    st.tuples(
+        st.just("overwrite"),
+        places,
+        st.sampled_from(
+            [b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"99999999"]
+        ),
+    ),
     st.tuples(st.just("flip"), places, st.binary(min_size=1, max_size=1)),
 )
 
@@ -93,7 +130,11 @@ def damaged(content: bytes, how: str, where: float, what: bytes) -> bytes:
         return content[:at] + what + content[at:]
     if how == "overwrite":
         return content[:at] + what + content[at + len(what) :]
-    return content[:at] + bytes(a ^ b for a, b in zip(content[at : at + 1], what, strict=False)) + content[at + 1 :]
+    return (
+        content[:at]
+        + bytes(a ^ b for a, b in zip(content[at : at + 1], what, strict=False))
+        + content[at + 1 :]
+    )
 
 
 def survives(reader: str, content: bytes) -> None:
@@ -119,7 +160,9 @@ def test_the_undamaged_file_is_read(reader: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("reader", READERS)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(damages, min_size=1, max_size=3))
-def test_a_damaged_file_is_read_or_refused_in_one_sentence(reader: str, changes: list[tuple[str, float, bytes]]) -> None:
+def test_a_damaged_file_is_read_or_refused_in_one_sentence(
+    reader: str, changes: list[tuple[str, float, bytes]]
+) -> None:
     content = READERS[reader][1]()
     for change in changes:
         content = damaged(content, *change)

@@ -46,19 +46,27 @@ def test_one_table_for_each_client_keeps_their_order() -> None:
 
 
 def test_a_plain_dictionary_of_columns_works_and_text_labels_are_named() -> None:
-    data = from_huggingface({"x": [[1, 2], [3, 4]], "y": ["q", "p"], "who": [1, 2]}, x="x", y="y", client="who")
+    data = from_huggingface(
+        {"x": [[1, 2], [3, 4]], "y": ["q", "p"], "who": [1, 2]}, x="x", y="y", client="who"
+    )
     assert data.train_x.tolist() == [[1, 2], [3, 4]]
     assert data.classes == ("p", "q")
     assert data.client_names == ("1", "2")
 
 
 def test_several_columns_of_numbers_are_one_vector() -> None:
-    data = from_huggingface({"age": [1, 2], "income": [3.5, 4.5], "label": [0, 1], "who": ["a", "b"]}, x=["age", "income"], client="who")
+    data = from_huggingface(
+        {"age": [1, 2], "income": [3.5, 4.5], "label": [0, 1], "who": ["a", "b"]},
+        x=["age", "income"],
+        client="who",
+    )
     assert data.train_x.tolist() == [[1, 3.5], [2, 4.5]]
 
 
-def test_pictures_of_different_size_and_colour_are_made_alike() -> None:
-    table = Hub(image=[picture(5), picture((1, 2, 3), (20, 10), "RGB")], label=[0, 1], site=["a", "b"])
+def test_pictures_of_different_size_and_color_are_made_alike() -> None:
+    table = Hub(
+        image=[picture(5), picture((1, 2, 3), (20, 10), "RGB")], label=[0, 1], site=["a", "b"]
+    )
     data = from_huggingface(table, client="site", size=(12, 12))
     assert data.shape == (3, 12, 12)
     assert data.train_x[0].unique().tolist() == [5]
@@ -73,12 +81,21 @@ def test_arrays_as_samples_are_taken() -> None:
     ("arguments", "says"),
     [
         ({"data": Hub(image=[], label=[])}, "name the column of clients"),
-        ({"data": Hub(image=[picture(1)], label=[0]), "client": "site"}, "there is no column 'site'; there are: image, label"),
-        ({"data": {"image": [picture(1)], "who": [1]}, "client": "who"}, "there is no column 'label'; there are: image, who"),
+        (
+            {"data": Hub(image=[picture(1)], label=[0]), "client": "site"},
+            "there is no column 'site'; there are: image, label",
+        ),
+        (
+            {"data": {"image": [picture(1)], "who": [1]}, "client": "who"},
+            "there is no column 'label'; there are: image, who",
+        ),
         ({"data": {"a": Hub(image=[], label=[])}}, "a: there is no sample"),
         ({"data": {"a": Hub(image=[[1], [1, 2]], label=[0, 0])}}, "a: the samples differ in shape"),
         ({"data": {"a": Hub(image=[[1], [2]], label=[0, 7])}}, "a: label 7 is none of the classes"),
-        ({"data": Hub(image=[[1], [2]], label=[0, 1], site=["a"]), "client": "site"}, "columns differ in length"),
+        (
+            {"data": Hub(image=[[1], [2]], label=[0, 1], site=["a"]), "client": "site"},
+            "columns differ in length",
+        ),
         ({"data": {}}, "there is no client"),
     ],
 )
@@ -90,5 +107,8 @@ def test_what_cannot_be_used_is_one_clear_sentence(arguments: dict, says: str) -
 def test_a_picture_that_breaks_when_it_is_decoded_is_one_clear_sentence(tmp_path) -> None:
     picture(3, (64, 64)).save(tmp_path / "a.png")
     (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])
-    with Image.open(tmp_path / "a.png") as lazy, pytest.raises(FedmapError, match="a: there is an image that cannot be read"):
+    with (
+        Image.open(tmp_path / "a.png") as lazy,
+        pytest.raises(FedmapError, match="a: there is an image that cannot be read"),
+    ):
         from_huggingface({"a": Hub(image=[lazy], label=[0])})

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmap.data import idx
+from fedmap.data.files import idx
 from fedmap.errors import FedmapError
 
 IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
@@ -33,7 +33,10 @@ def test_the_same_array_gives_the_same_gz_file(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (b"", "starts with nothing"),
-        (header(5, magic=b"\x00\x00\x09\x01") + b"12345", "starts with 00 00 09 01, not 00 00 08 01"),
+        (
+            header(5, magic=b"\x00\x00\x09\x01") + b"12345",
+            "starts with 00 00 09 01, not 00 00 08 01",
+        ),
         (idx.encode(IMAGES), "not an idx file of 1-dimensional bytes"),
         (header(5)[:6], "ends within its header"),
         (header(5) + b"1234", "promises 5 bytes but the file has 4"),
@@ -48,7 +51,9 @@ def test_the_same_array_gives_the_same_gz_file(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["", ".gz"])
-def test_a_broken_file_is_refused_by_name_and_reason(tmp_path: Path, content: bytes, says: str, end: str) -> None:
+def test_a_broken_file_is_refused_by_name_and_reason(
+    tmp_path: Path, content: bytes, says: str, end: str
+) -> None:
     path = tmp_path / f"labels{end}"
     path.write_bytes(content)
     with pytest.raises(FedmapError, match=says) as error:

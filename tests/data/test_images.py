@@ -4,16 +4,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmap.data import images
+from fedmap.data.files import images
 from fedmap.errors import FedmapError
 
 GREY = np.arange(0, 240, 10, dtype=np.uint8).reshape(4, 6)
 
 
 def test_grey_has_one_channel_and_everything_else_three() -> None:
-    grey = Image.fromarray(GREY)
-    for mode, channels in (("L", 1), ("1", 1), ("LA", 1), ("RGB", 3), ("RGBA", 3), ("P", 3), ("CMYK", 3)):
-        assert images.pixels(grey.convert(mode)).shape == (channels, 4, 6)
+    gray = Image.fromarray(GREY)
+    for mode, channels in (
+        ("L", 1),
+        ("1", 1),
+        ("LA", 1),
+        ("RGB", 3),
+        ("RGBA", 3),
+        ("P", 3),
+        ("CMYK", 3),
+    ):
+        assert images.pixels(gray.convert(mode)).shape == (channels, 4, 6)
 
 
 def test_sixteen_bits_are_scaled_to_eight_and_not_cut() -> None:
@@ -40,7 +48,11 @@ def test_a_picture_that_a_camera_stored_lying_is_turned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "not an image"), (b"GIF89a", "not an image"), (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image")],
+    [
+        (b"", "not an image"),
+        (b"GIF89a", "not an image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
+    ],
     ids=["empty", "cut off", "PostScript, which is a program"],
 )
 def test_what_is_not_an_image_is_named(tmp_path: Path, content: bytes, says: str) -> None:
@@ -50,7 +62,9 @@ def test_what_is_not_an_image_is_named(tmp_path: Path, content: bytes, says: str
 
 
 @pytest.mark.parametrize("side", [8_000, 12_000, 60_000])
-def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path: Path, peak, side: int) -> None:
+def test_a_decompression_bomb_is_refused_before_it_is_decoded(
+    tmp_path: Path, peak, side: int
+) -> None:
     header = Image.new("1", (1, 1))
     header.save(tmp_path / "bomb.gif")
     raw = bytearray((tmp_path / "bomb.gif").read_bytes())

@@ -9,7 +9,9 @@ import pytest
 import torch
 from writers import write_mnist
 
-from fedmap.data import DATASETS, idx, load, mnist
+from fedmap.data import DATASETS, load
+from fedmap.data.files import idx
+from fedmap.data.official import mnist
 from fedmap.errors import FedmapError
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_fashion_mini.py"
@@ -17,7 +19,9 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "make_fashion_mini.py"
 
 @pytest.mark.parametrize("mark", ["-", "."])
 @pytest.mark.parametrize(("pack", "end"), [(bytes, ""), (gzip.compress, ".gz")])
-def test_plain_and_gz_files_under_both_usual_names_are_read(tmp_path: Path, pack, end: str, mark: str) -> None:
+def test_plain_and_gz_files_under_both_usual_names_are_read(
+    tmp_path: Path, pack, end: str, mark: str
+) -> None:
     write_mnist(tmp_path / "mnist", pack=pack, end=end, mark=mark)
     data = load("mnist", tmp_path)
     assert data.train_x.shape == (30, 1, 32, 32)
@@ -32,16 +36,21 @@ def test_images_are_scaled_not_padded() -> None:
     images[0, 0, 0] = 200
     corner = mnist.scale(images)[0, 0]
     assert corner[0, 0] == 200
-    assert corner[0, 1] == 38  # its middle lies 0.8125 of an old pixel to the right: 0.1875 of 200, rounded
+    assert (
+        corner[0, 1] == 38
+    )  # its middle lies 0.8125 of an old pixel to the right: 0.1875 of 200, rounded
 
 
 def test_scaling_keeps_a_flat_image_flat() -> None:
-    assert torch.equal(mnist.scale(np.full((2, 28, 28), 77, np.uint8)), torch.full((2, 1, 32, 32), 77, dtype=torch.uint8))
+    assert torch.equal(
+        mnist.scale(np.full((2, 28, 28), 77, np.uint8)),
+        torch.full((2, 1, 32, 32), 77, dtype=torch.uint8),
+    )
 
 
-def test_normalised_pixels_lie_between_minus_one_and_one() -> None:
+def test_normalized_pixels_lie_between_minus_one_and_one() -> None:
     data = load("fashion-mini")
-    x = data.normalise(data.test_x[:100])
+    x = data.normalize(data.test_x[:100])
     assert x.min() == -1
     assert x.max() == 1
 
@@ -63,11 +72,17 @@ def test_fashion_mini_is_small_and_has_its_licence_beside_it() -> None:
     assert "Copyright (c) 2017 Zalando SE" in (folder / "LICENSE").read_text()
 
 
-def test_the_script_keeps_the_first_of_each_class_in_official_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_keeps_the_first_of_each_class_in_official_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_mnist(tmp_path / "official", train=40, test=2500)
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(tmp_path / "official"), str(tmp_path / "mini")])
+    monkeypatch.setattr(
+        sys, "argv", [str(SCRIPT), str(tmp_path / "official"), str(tmp_path / "mini")]
+    )
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    (x, y), (mini_x, mini_y) = (mnist.read_part(tmp_path / folder, "test") for folder in ("official", "mini"))
+    (x, y), (mini_x, mini_y) = (
+        mnist.read_part(tmp_path / folder, "test") for folder in ("official", "mini")
+    )
     assert np.array_equal(mini_y, y[:2000])
     assert np.array_equal(mini_x, x[:2000])
     assert len(mnist.read_part(tmp_path / "mini", "train")[1]) == 40
@@ -92,14 +107,18 @@ def test_labels_and_images_must_be_equally_many(tmp_path: Path) -> None:
 
 def test_a_label_above_nine_is_refused(tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist")
-    (tmp_path / "mnist" / "train-labels-idx1-ubyte").write_bytes(idx.encode(np.full(30, 10, np.uint8)))
+    (tmp_path / "mnist" / "train-labels-idx1-ubyte").write_bytes(
+        idx.encode(np.full(30, 10, np.uint8))
+    )
     with pytest.raises(FedmapError, match="a label beside it is 10"):
         load("mnist", tmp_path)
 
 
 def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist")
-    (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(idx.encode(np.zeros((30, 5, 6), np.uint8)))
+    (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(
+        idx.encode(np.zeros((30, 5, 6), np.uint8))
+    )
     with pytest.raises(FedmapError, match="5 x 6 pixels; they must have 28 x 28"):
         load("mnist", tmp_path)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmap.data import load, npz, read_npz
+from fedmap.data import load, read_npz
+from fedmap.data.own import npz
 from fedmap.errors import FedmapError
 
 
@@ -19,7 +20,12 @@ def write(folder: Path, **clients: tuple[object, object]) -> Path:
 
 def test_one_file_is_one_client_and_test_is_the_test_set(tmp_path: Path) -> None:
     vectors = np.arange(12.0).reshape(4, 3)
-    folder = write(tmp_path / "bank", b10=(vectors, list("xyxy")), b2=(vectors[:1], ["z"]), test=(vectors[:2], ["x", "y"]))
+    folder = write(
+        tmp_path / "bank",
+        b10=(vectors, list("xyxy")),
+        b2=(vectors[:1], ["z"]),
+        test=(vectors[:2], ["x", "y"]),
+    )
     data = load(f"npz:{folder}")
     assert data.name == "npz:bank"
     assert data.client_names == ("b2", "b10")
@@ -30,7 +36,11 @@ def test_one_file_is_one_client_and_test_is_the_test_set(tmp_path: Path) -> None
 
 
 def test_images_of_different_sizes_get_the_wanted_size(tmp_path: Path) -> None:
-    folder = write(tmp_path, a=(np.zeros((2, 9, 9), np.uint8), [0, 1]), b=(np.zeros((2, 12, 9), np.uint8), [0, 1]))
+    folder = write(
+        tmp_path,
+        a=(np.zeros((2, 9, 9), np.uint8), [0, 1]),
+        b=(np.zeros((2, 12, 9), np.uint8), [0, 1]),
+    )
     assert read_npz(folder, size=(10, 11)).shape == (1, 10, 11)
 
 
@@ -44,7 +54,9 @@ def test_images_of_different_sizes_get_the_wanted_size(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["b", "test"])
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, x: object, y: object, says: str, name: str) -> None:
+def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path, x: object, y: object, says: str, name: str
+) -> None:
     write(tmp_path, a=(np.zeros((1, 2)), [0]), **{name: (x, y)})
     with pytest.raises(FedmapError, match=rf"{name}\.npz: {says}"):
         read_npz(tmp_path)
@@ -87,24 +99,36 @@ class Runs:
 
 def test_a_pickle_in_the_archive_is_not_loaded(tmp_path: Path) -> None:
     header = array(np.zeros(1)).replace(b"'<f8'", b"'|O' ")[:128]
-    (tmp_path / "a.npz").write_bytes(archive(x=header + pickle.dumps(Runs(tmp_path / "ran")), y=array([0])))
+    (tmp_path / "a.npz").write_bytes(
+        archive(x=header + pickle.dumps(Runs(tmp_path / "ran")), y=array([0]))
+    )
     with pytest.raises(FedmapError, match="plain arrays"):
         read_npz(tmp_path)
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, peak, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(
+    tmp_path: Path, peak, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(npz, "CAP", 10_000_000)
-    (tmp_path / "a.npz").write_bytes(archive(x=array(np.zeros((5000, 500))), y=array(np.zeros(5000))))
+    (tmp_path / "a.npz").write_bytes(
+        archive(x=array(np.zeros((5000, 500))), y=array(np.zeros(5000)))
+    )
 
     def read() -> None:
-        with pytest.raises(FedmapError, match=r"a\.npz: unpacks to 20,040,256 bytes; at most 10,000,000"):
+        with pytest.raises(
+            FedmapError, match=r"a\.npz: unpacks to 20,040,256 bytes; at most 10,000,000"
+        ):
             read_npz(tmp_path)
 
     assert peak(read) < 2_000_000
 
 
 def test_an_array_that_promises_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.npz").write_bytes(archive(x=array(np.zeros((3, 2))).replace(b"(3, 2), }  ", b"(3, 200), }"), y=array([0, 1, 2])))
+    (tmp_path / "a.npz").write_bytes(
+        archive(
+            x=array(np.zeros((3, 2))).replace(b"(3, 2), }  ", b"(3, 200), }"), y=array([0, 1, 2])
+        )
+    )
     with pytest.raises(FedmapError, match=r"a\.npz: not an \.npz file"):
         read_npz(tmp_path)

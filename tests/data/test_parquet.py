@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmap.data import load, parquet, read_parquet
+from fedmap.data import load, read_parquet
+from fedmap.data.own import parquet
 from fedmap.errors import FedmapError
 
 
@@ -19,7 +20,9 @@ def write(tmp_path: Path):
     return one
 
 
-def test_without_pyarrow_the_message_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_message_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 
@@ -41,7 +44,9 @@ def test_all_columns_but_the_label_are_features(write, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 5, 5), (2, 3, 6, 6)])
-def test_a_column_x_of_lists_is_vectors_or_images(write, tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_a_column_x_of_lists_is_vectors_or_images(
+    write, tmp_path: Path, shape: tuple[int, ...]
+) -> None:
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     write("a", x=x.tolist(), y=[0, 1], other=["p", "q"])
     data = read_parquet(tmp_path)
@@ -71,7 +76,9 @@ def test_lists_of_bytes_stay_bytes(write, tmp_path: Path) -> None:
         ({"age": [], "y": []}, "there is no sample"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(write, tmp_path: Path, columns: dict, says: str) -> None:
+def test_a_file_that_cannot_be_used_is_named(
+    write, tmp_path: Path, columns: dict, says: str
+) -> None:
     write("a", **columns)
     with pytest.raises(FedmapError, match=rf"a\.parquet: {says}"):
         read_parquet(tmp_path)
@@ -80,15 +87,21 @@ def test_a_file_that_cannot_be_used_is_named(write, tmp_path: Path, columns: dic
 def test_all_clients_need_the_same_columns(write, tmp_path: Path) -> None:
     write("a", age=[1], income=[2], y=[0])
     write("b", income=[2], age=[1], y=[0])
-    with pytest.raises(FedmapError, match=r"b\.parquet: columns income, age but .*a\.parquet has age, income"):
+    with pytest.raises(
+        FedmapError, match=r"b\.parquet: columns income, age but .*a\.parquet has age, income"
+    ):
         read_parquet(tmp_path)
 
 
-def test_a_tiny_file_with_very_many_values_is_refused(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tiny_file_with_very_many_values_is_refused(
+    write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("a", age=np.zeros(200_000), y=np.zeros(200_000, np.int64))
     assert (tmp_path / "a.parquet").stat().st_size < 20_000
     monkeypatch.setattr(parquet, "CAP", 1_000_000)
-    with pytest.raises(FedmapError, match=r"a\.parquet: unpacks to 3,200,000 bytes; at most 1,000,000"):
+    with pytest.raises(
+        FedmapError, match=r"a\.parquet: unpacks to 3,200,000 bytes; at most 1,000,000"
+    ):
         read_parquet(tmp_path)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from writers import number, python2, text
 
-from fedmap.data import pickles
+from fedmap.data.files import pickles
 from fedmap.errors import FedmapError
 
 X = np.random.default_rng(0).integers(256, size=(3, 3072), dtype=np.uint8)
@@ -48,7 +48,9 @@ class Runs:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_a_pickle_that_would_run_code_is_refused_and_runs_nothing(tmp_path: Path, protocol: int) -> None:
+def test_a_pickle_that_would_run_code_is_refused_and_runs_nothing(
+    tmp_path: Path, protocol: int
+) -> None:
     (tmp_path / "batch").write_bytes(pickle.dumps({"data": Runs(tmp_path / "ran")}, protocol))
     with pytest.raises(FedmapError, match=r"it asks for posix\.mkdir"):
         pickles.read(tmp_path / "batch")
@@ -69,7 +71,14 @@ BYTE = b"cnumpy\ndtype\n" + text(b"u1") + b"\x85R"
         b"cnumpy\nload\n" + text(b"x") + b"\x85R.",
         b"\x82\x01.",  # an extension code
         b"Pid\n.",  # a persistent id
-        ARRAY + b")R(K\x01(" + number(2**31 - 1) * 2 + b"t" + BYTE + b"\x89" + text(b"x") + b"tb.",  # promises more than it has
+        ARRAY
+        + b")R(K\x01("
+        + number(2**31 - 1) * 2
+        + b"t"
+        + BYTE
+        + b"\x89"
+        + text(b"x")
+        + b"tb.",  # promises more than it has
         ARRAY + b")R(K\x01(" + number(-1) * 2 + b"t" + BYTE + b"\x89" + text(b"x") + b"tb.",
         ARRAY + b")R(K\x01(" + number(1) + b"t" + text(b"u1") + b"\x89" + text(b"x") + b"tb.",
         b"cnumpy\ndtype\n" + text(b"O") + b"\x85R.",  # Python objects
@@ -86,7 +95,9 @@ BYTE = b"cnumpy\ndtype\n" + text(b"u1") + b"\x85R"
         b"rubbish",
     ],
 )
-def test_a_hostile_pickle_is_one_clear_error_and_takes_no_memory(tmp_path: Path, content: bytes, peak) -> None:
+def test_a_hostile_pickle_is_one_clear_error_and_takes_no_memory(
+    tmp_path: Path, content: bytes, peak
+) -> None:
     path = tmp_path / "batch"
     path.write_bytes(content)
 
@@ -98,11 +109,15 @@ def test_a_hostile_pickle_is_one_clear_error_and_takes_no_memory(tmp_path: Path,
 
 
 def test_a_huge_memo_index_takes_no_memory(tmp_path: Path, peak) -> None:
-    (tmp_path / "batch").write_bytes(b"}r\xff\xff\xff\xff.")  # harmless content, but the index is four thousand million
+    (tmp_path / "batch").write_bytes(
+        b"}r\xff\xff\xff\xff."
+    )  # harmless content, but the index is four thousand million
     assert peak(lambda: pickles.read(tmp_path / "batch")) < 1_000_000
 
 
-def test_a_file_above_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_above_the_limit_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "batch").write_bytes(pickle.dumps({}))
     monkeypatch.setattr(pickles, "CAP", 3)
     with pytest.raises(FedmapError, match="more than the 3 that are allowed"):

@@ -6,7 +6,11 @@ from fedmap.errors import FedmapError
 
 
 def test_the_same_seed_gives_the_same_data_and_another_seed_other_data() -> None:
-    one, same, other = synthetic(train=20, test=10), synthetic(train=20, test=10), synthetic(train=20, test=10, seed=1)
+    one, same, other = (
+        synthetic(train=20, test=10),
+        synthetic(train=20, test=10),
+        synthetic(train=20, test=10, seed=1),
+    )
     assert torch.equal(one.train_x, same.train_x)
     assert torch.equal(one.test_y, same.test_y)
     assert not torch.equal(one.train_x, other.train_x)
@@ -29,7 +33,7 @@ def test_vectors_and_images_of_any_size_can_be_made(shape: tuple[int, ...]) -> N
 @pytest.mark.parametrize("shape", [(20,), (1, 32, 32)])
 def test_the_nearest_class_mean_tells_the_classes_apart(shape: tuple[int, ...]) -> None:
     data = synthetic(train=200, test=100, shape=shape)
-    train, test = (data.normalise(x).flatten(1) for x in (data.train_x, data.test_x))
+    train, test = (data.normalize(x).flatten(1) for x in (data.train_x, data.test_x))
     means = torch.stack([train[data.train_y == c].mean(0) for c in range(10)])
     assert (torch.cdist(test, means).argmin(1) == data.test_y).float().mean() > 0.95
 

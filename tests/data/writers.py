@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedmap.data import cifar, idx
-from fedmap.data.official import CINIC_CLASSES
+from fedmap.data.files import idx
+from fedmap.data.official import cifar
+from fedmap.data.official.manifest import CINIC_CLASSES
 
 RNG = np.random.default_rng(0)
 CIFAR_FOLDERS = {
@@ -20,16 +21,23 @@ CIFAR_FOLDERS = {
 }
 
 
-def write_mnist(folder: Path, train: int = 30, test: int = 20, pack=bytes, end: str = "", mark: str = "-") -> None:
+def write_mnist(
+    folder: Path, train: int = 30, test: int = 20, pack=bytes, end: str = "", mark: str = "-"
+) -> None:
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     for part, n in (("train", train), ("t10k", test)):
-        images, labels = rng.integers(256, size=(n, 28, 28), dtype=np.uint8), (np.arange(n) % 10).astype(np.uint8)
+        images, labels = (
+            rng.integers(256, size=(n, 28, 28), dtype=np.uint8),
+            (np.arange(n) % 10).astype(np.uint8),
+        )
         (folder / f"{part}-images{mark}idx3-ubyte{end}").write_bytes(pack(idx.encode(images)))
         (folder / f"{part}-labels{mark}idx1-ubyte{end}").write_bytes(pack(idx.encode(labels)))
 
 
-def write_cifar(root: Path, name: str, version: str, n: int = 4) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def write_cifar(
+    root: Path, name: str, version: str, n: int = 4
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """A small set in official format; returns what is in it."""
     layout = cifar.LAYOUTS[name]
     folder = root / CIFAR_FOLDERS[name, version]
@@ -41,9 +49,15 @@ def write_cifar(root: Path, name: str, version: str, n: int = 4) -> dict[str, tu
         content[stem] = x, y
         if version == "bin":
             coarse = [y[:, None] // 5] * (layout.label_bytes - 1)
-            (folder / f"{stem}.bin").write_bytes(np.concatenate([*coarse, y[:, None], x], 1).tobytes())
+            (folder / f"{stem}.bin").write_bytes(
+                np.concatenate([*coarse, y[:, None], x], 1).tobytes()
+            )
         else:
-            labels = {"labels": y.tolist()} if name == "cifar-10" else {"coarse_labels": [0] * n, "fine_labels": y.tolist()}
+            labels = (
+                {"labels": y.tolist()}
+                if name == "cifar-10"
+                else {"coarse_labels": [0] * n, "fine_labels": y.tolist()}
+            )
             (folder / stem).write_bytes(pickle.dumps({"data": x, **labels}, 4))
     return content
 
@@ -69,8 +83,15 @@ def leaf_image(value: int) -> list[float]:
 
 def leaf_shard(writers: dict[str, list[tuple[int, int]]]) -> dict:
     """A json file as LEAF writes it, from (first pixel, label) of each sample."""
-    data = {user: {"x": [leaf_image(v) for v, _ in samples], "y": [label for _, label in samples]} for user, samples in writers.items()}
-    return {"users": list(writers), "num_samples": [len(samples) for samples in writers.values()], "user_data": data}
+    data = {
+        user: {"x": [leaf_image(v) for v, _ in samples], "y": [label for _, label in samples]}
+        for user, samples in writers.items()
+    }
+    return {
+        "users": list(writers),
+        "num_samples": [len(samples) for samples in writers.values()],
+        "user_data": data,
+    }
 
 
 def write_leaf(folder: Path, part: str, name: str, content: object) -> Path:
@@ -88,7 +109,9 @@ def write_femnist(root: Path) -> None:
 
 
 def text(value: bytes) -> bytes:
-    return (b"U" + bytes((len(value),)) if len(value) < 256 else b"T" + struct.pack("<I", len(value))) + value
+    return (
+        b"U" + bytes((len(value),)) if len(value) < 256 else b"T" + struct.pack("<I", len(value))
+    ) + value
 
 
 def number(value: int) -> bytes:
@@ -97,8 +120,28 @@ def number(value: int) -> bytes:
 
 def python2(x: np.ndarray, labels: list[int], key: bytes = b"labels") -> bytes:
     """What cPickle of Python 2 wrote: bytes as text, numpy under its old module name."""
-    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
-    dtype = b"cnumpy\ndtype\n" + text(b"u1") + b"K\x00K\x01\x87R(K\x03" + text(b"|") + b"NNN" + number(-1) + number(-1) + b"K\x00tb"
-    state = b"(K\x01" + number(x.shape[0]) + number(x.shape[1]) + b"\x86" + dtype + b"\x89" + text(x.tobytes()) + b"tb"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
+    )
+    dtype = (
+        b"cnumpy\ndtype\n"
+        + text(b"u1")
+        + b"K\x00K\x01\x87R(K\x03"
+        + text(b"|")
+        + b"NNN"
+        + number(-1)
+        + number(-1)
+        + b"K\x00tb"
+    )
+    state = (
+        b"(K\x01"
+        + number(x.shape[0])
+        + number(x.shape[1])
+        + b"\x86"
+        + dtype
+        + b"\x89"
+        + text(x.tobytes())
+        + b"tb"
+    )
     pairs = text(b"data") + array + state + text(key) + b"](" + b"".join(map(number, labels)) + b"e"
     return b"\x80\x02}(" + pairs + text(b"batch_label") + text(b"training batch 1 of 5") + b"u."

@@ -1,4 +1,5 @@
-"""Building, caching and choosing: nothing happens on import, two builders do not disturb each other, and no compiler is no disaster."""
+"""Building, caching and choosing: nothing happens on import, two builders do not disturb each
+other, and no compiler is no disaster."""
 
 import subprocess
 import sys
@@ -36,7 +37,9 @@ def test_importing_builds_nothing_and_leaves_pytorch_in_force() -> None:
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_without_a_compiler_auto_is_pytorch_and_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_compiler_auto_is_pytorch_and_says_so_once(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     assert kernels.use("auto") == "torch"
     assert kernels.use("auto") == "torch"
     assert not kernels.available()
@@ -63,7 +66,9 @@ def test_without_avx2_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_a_compiler_named_but_missing_is_named_in_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_named_but_missing_is_named_in_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler -v")
     assert "no-such-compiler" in kernels.why_not()
 
@@ -80,7 +85,9 @@ def test_auto_is_native_where_it_can_be_built() -> None:
     assert kernels.use("torch") == "torch"
 
 
-def test_two_builders_at_once_both_succeed(compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_two_builders_at_once_both_succeed(
+    compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     source = tmp_path / "tiny.cpp"
     source.write_text('extern "C" int seven() { return 7; }')
     monkeypatch.setattr(build, "SOURCES", (source,))
@@ -92,7 +99,9 @@ def test_two_builders_at_once_both_succeed(compiler: list[str], monkeypatch: pyt
     assert build.ctypes.CDLL(str(made)).seven() == 7
 
 
-def test_source_that_does_not_compile_is_a_reason_of_one_line(compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_source_that_does_not_compile_is_a_reason_of_one_line(
+    compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     source = tmp_path / "wrong.cpp"
     source.write_text("int seven() { return }")
     monkeypatch.setattr(build, "SOURCES", (source,))
@@ -102,7 +111,9 @@ def test_source_that_does_not_compile_is_a_reason_of_one_line(compiler: list[str
     assert list(tmp_path.iterdir()) == [source]
 
 
-def test_another_source_or_compiler_has_another_key(compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_source_or_compiler_has_another_key(
+    compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     source = tmp_path / "other.cpp"
     source.write_text("")
     before = build._key(compiler)
@@ -112,7 +123,9 @@ def test_another_source_or_compiler_has_another_key(compiler: list[str], monkeyp
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_cache_that_cannot_be_written_is_a_reason(compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_a_reason(
+    compiler: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(build, "_check_processor", lambda: None)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

@@ -1,4 +1,5 @@
-"""The native chain against PyTorch: values and gradients, for shapes of every kind, and the corners of pooling and ReLU."""
+"""The native chain against PyTorch: values and gradients, for shapes of every kind, and the corners
+of pooling and ReLU."""
 
 import random
 from typing import NamedTuple
@@ -33,7 +34,10 @@ NETS = {
     "w3": Case((2, 3, 32, 32), (Layer(32, 5, 2), Layer(64, 5, 2))),
     "femnist": Case((2, 1, 28, 28), (Layer(32, 5, 2), Layer(64, 5, 2, pool=False))),
     "tfcnn": Case((2, 3, 32, 32), (Layer(32, 3, 1), Layer(64, 3, 1), Layer(64, 3, 1))),
-    "vgg": Case((2, 3, 16, 16), (Layer(64, 3, 1), Layer(128, 3, 1), Layer(136, 3, 1, pool=False), Layer(40, 3, 1))),
+    "vgg": Case(
+        (2, 3, 16, 16),
+        (Layer(64, 3, 1), Layer(128, 3, 1), Layer(136, 3, 1, pool=False), Layer(40, 3, 1)),
+    ),
 }
 
 
@@ -44,8 +48,16 @@ def drawn(seed: int) -> Case:
     shape = (draw.randint(1, 17), draw.choice([1, 1, 2, 3, 3, 5, 8, 11]), *side)
     layers: list[Layer] = []
     for _ in range(draw.randint(1, 3)):
-        layer = Layer(draw.randint(1, 30), draw.randint(1, 7), draw.randint(0, 3), draw.random() < 0.6, draw.random() < 0.7)
-        after = [(n + 2 * layer.padding - layer.kernel + 1) // (2 if layer.pool else 1) for n in side]
+        layer = Layer(
+            draw.randint(1, 30),
+            draw.randint(1, 7),
+            draw.randint(0, 3),
+            draw.random() < 0.6,
+            draw.random() < 0.7,
+        )
+        after = [
+            (n + 2 * layer.padding - layer.kernel + 1) // (2 if layer.pool else 1) for n in side
+        ]
         if min(after) < 1:
             break
         side = after
@@ -53,14 +65,26 @@ def drawn(seed: int) -> Case:
     return Case(shape, tuple(layers) or (Layer(4, 3, 1),))
 
 
-def made(case: Case, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, list[Block]]:
+def made(
+    case: Case, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, list[Block]]:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(case.shape, generator=generator).to(dtype).requires_grad_()
     blocks, channels = [], case.shape[1]
     for outputs, kernel, padding, pool, bias in case.layers:
-        weight = torch.randn(outputs, channels, kernel, kernel, generator=generator) * (2 / (channels * kernel**2)) ** 0.5
+        weight = (
+            torch.randn(outputs, channels, kernel, kernel, generator=generator)
+            * (2 / (channels * kernel**2)) ** 0.5
+        )
         shift = torch.randn(outputs, generator=generator) * 0.1
-        blocks.append(Block(weight.to(dtype).requires_grad_(), shift.to(dtype).requires_grad_() if bias else None, padding, pool))
+        blocks.append(
+            Block(
+                weight.to(dtype).requires_grad_(),
+                shift.to(dtype).requires_grad_() if bias else None,
+                padding,
+                pool,
+            )
+        )
         channels = outputs
     return x, blocks
 
@@ -92,7 +116,10 @@ def assert_as_exact_as_pytorch(case: Case) -> None:
         assert our.is_contiguous()
         scale = truth.abs().max()
         error, allowed = (our - truth).abs().max(), 4 * (their - truth).abs().max() + 1e-6 * scale
-        assert error <= allowed, f"error {error / scale:.1e} of the largest value, PyTorch {(their - truth).abs().max() / scale:.1e}"
+        assert error <= allowed, (
+            f"error {error / scale:.1e} of the largest value, PyTorch "
+            f"{(their - truth).abs().max() / scale:.1e}"
+        )
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -108,7 +135,12 @@ def test_any_shape_is_as_exact_as_pytorch(seed: int) -> None:
 @pytest.mark.parametrize("kernel", range(1, 8))
 @pytest.mark.parametrize("channels", [1, 3, 9])
 def test_every_kernel_size_is_as_exact_as_pytorch(kernel: int, channels: int) -> None:
-    assert_as_exact_as_pytorch(Case((3, channels, 9, 12), (Layer(10, kernel, kernel // 2), Layer(25, kernel, kernel - 1, pool=False))))
+    assert_as_exact_as_pytorch(
+        Case(
+            (3, channels, 9, 12),
+            (Layer(10, kernel, kernel // 2), Layer(25, kernel, kernel - 1, pool=False)),
+        )
+    )
 
 
 @pytest.mark.parametrize("samples", range(1, 18))
@@ -144,8 +176,13 @@ def test_a_small_step_changes_the_output_as_the_gradient_says() -> None:
 
 def test_of_equal_values_the_first_gets_the_gradient() -> None:
     x = torch.ones(2, 1, 8, 8, requires_grad=True)
-    blocks = [Block(torch.ones(3, 1, 3, 3), None, 1, True), Block(torch.ones(2, 3, 1, 1), None, 0, True)]
-    for their, our in zip(everything_of_x(literal, x, blocks), everything_of_x(conv_blocks, x, blocks), strict=True):
+    blocks = [
+        Block(torch.ones(3, 1, 3, 3), None, 1, True),
+        Block(torch.ones(2, 3, 1, 1), None, 0, True),
+    ]
+    for their, our in zip(
+        everything_of_x(literal, x, blocks), everything_of_x(conv_blocks, x, blocks), strict=True
+    ):
         assert torch.equal(their, our)
 
 
@@ -157,7 +194,9 @@ def everything_of_x(run, x: Tensor, blocks: list[Block]) -> tuple[Tensor, Tensor
 @pytest.mark.parametrize("pool", [True, False])
 def test_an_output_of_exactly_zero_has_no_gradient(pool: bool) -> None:
     x, [block] = made(Case((3, 2, 6, 6), (Layer(4, 3, 1, pool),)))
-    zero = Block(torch.zeros_like(block.weight).requires_grad_(), torch.zeros(4, requires_grad=True), 1, pool)
+    zero = Block(
+        torch.zeros_like(block.weight).requires_grad_(), torch.zeros(4, requires_grad=True), 1, pool
+    )
     y, *gradients = everything(conv_blocks, x, [zero])
     assert not y.any()
     assert not any(g.any() for g in gradients)
@@ -218,16 +257,28 @@ def test_weights_may_be_views_of_a_flat_vector_at_any_place(offset: int) -> None
     for t in own:
         views.append(flat[at : at + t.numel()].view(t.shape).requires_grad_())
         at += t.numel()
-    viewed = [b._replace(weight=w, bias=s) for b, w, s in zip(blocks, views[::2], views[1::2], strict=True)]
-    for a, b in zip(everything(conv_blocks, x, blocks), everything(conv_blocks, x, viewed), strict=True):
+    viewed = [
+        b._replace(weight=w, bias=s)
+        for b, w, s in zip(blocks, views[::2], views[1::2], strict=True)
+    ]
+    for a, b in zip(
+        everything(conv_blocks, x, blocks), everything(conv_blocks, x, viewed), strict=True
+    ):
         assert torch.equal(a, b)
 
 
 def test_any_memory_format_is_taken() -> None:
     x, blocks = made(NETS["tfcnn"])
-    last = [b._replace(weight=b.weight.detach().contiguous(memory_format=torch.channels_last).requires_grad_()) for b in blocks]
+    last = [
+        b._replace(
+            weight=b.weight.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+        )
+        for b in blocks
+    ]
     turned = x.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
-    for a, b in zip(everything(conv_blocks, x, blocks), everything(conv_blocks, turned, last), strict=True):
+    for a, b in zip(
+        everything(conv_blocks, x, blocks), everything(conv_blocks, turned, last), strict=True
+    ):
         assert torch.equal(a, b)
 
 
@@ -259,7 +310,10 @@ def test_a_graph_that_is_retained_gives_its_gradients_again() -> None:
     y = conv_blocks(x, blocks).sum()
     first = torch.autograd.grad(y, leaves(x, blocks), retain_graph=True)
     conv_blocks(x * 2, blocks).sum().backward()
-    assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(y, leaves(x, blocks)), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(first, torch.autograd.grad(y, leaves(x, blocks)), strict=True)
+    )
 
 
 def test_weights_changed_before_backward_are_an_error() -> None:

@@ -1,4 +1,5 @@
-"""Linear layers that add their gradients straight to `grad`: the same numbers as `nn.Sequential`, and ordinary layers outside."""
+"""Linear layers that add their gradients straight to `grad`: the same numbers as `nn.Sequential`,
+and ordinary layers outside."""
 
 import copy
 
@@ -18,7 +19,14 @@ def choice(request: pytest.FixtureRequest) -> None:
 
 def layers(*, bias: bool = True) -> tuple[nn.Module, ...]:
     torch.manual_seed(0)
-    return nn.Flatten(), nn.Linear(36, 20), nn.ReLU(), nn.Linear(20, 11, bias=bias), nn.ReLU(), nn.Linear(11, 3)
+    return (
+        nn.Flatten(),
+        nn.Linear(36, 20),
+        nn.ReLU(),
+        nn.Linear(20, 11, bias=bias),
+        nn.ReLU(),
+        nn.Linear(11, 3),
+    )
 
 
 def pair(*, bias: bool = True) -> tuple[nn.Sequential, Layers]:
@@ -46,7 +54,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.usefixtures("choice")
 @pytest.mark.parametrize("black", [False, True])  # images with a background
-@pytest.mark.parametrize(("bias", "expected"), [(True, [4]), (False, [2])])  # a layer without bias is left to autograd
+@pytest.mark.parametrize(
+    ("bias", "expected"), [(True, [4]), (False, [2])]
+)  # a layer without bias is left to autograd
 @pytest.mark.parametrize("times", [1, 2])
 def test_values_and_gradients_are_those_of_sequential_also_when_used_twice(
     bias: bool, expected: list[int], times: int, black: bool, monkeypatch: pytest.MonkeyPatch
@@ -79,14 +89,18 @@ def test_outside_they_are_ordinary_layers_for_autograd_grad_and_second_derivativ
     _, ours = pair()
     weight = ours[1].weight
     assert isinstance(weight, nn.Parameter)
-    (first,) = torch.autograd.grad(ours(torch.randn(5, 36)).square().sum(), [weight], create_graph=True)
+    (first,) = torch.autograd.grad(
+        ours(torch.randn(5, 36)).square().sum(), [weight], create_graph=True
+    )
     (second,) = torch.autograd.grad(first.square().sum(), [weight])
     assert float(second.abs().sum()) > 0
     assert weight.grad is not None
     assert bool((weight.grad == 0.5).all())
 
 
-def test_layers_without_gradients_yet_get_them_from_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_without_gradients_yet_get_them_from_autograd(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     net, seen = Layers(*layers()), runs(monkeypatch)
     with straight_gradients():
         net(torch.ones(2, 36)).sum().backward()

@@ -1,4 +1,5 @@
-"""Products that leave out the background, against float64: every layout, odd sizes, any share of background."""
+"""Products that leave out the background, against float64: every layout, odd sizes, any share of
+background."""
 
 import math
 
@@ -17,19 +18,47 @@ sizes = st.integers(1, 150)  # around the kernel's blocks of 64
 
 
 def matrix(rows: int, columns: int, *, transposed: bool, rng: torch.Generator) -> Tensor:
-    return torch.randn(columns, rows, generator=rng).t() if transposed else torch.randn(rows, columns, generator=rng)
+    return (
+        torch.randn(columns, rows, generator=rng).t()
+        if transposed
+        else torch.randn(rows, columns, generator=rng)
+    )
 
 
 @settings(deadline=None, max_examples=150)
-@given(sizes, sizes, sizes, st.booleans(), st.booleans(), st.sampled_from([0.0, -1.0, 0.3]), st.floats(0, 1), st.integers(0, 1000))
-def test_values(rows: int, depth: int, columns: int, left: bool, right: bool, background: float, share: float, seed: int) -> None:
+@given(
+    sizes,
+    sizes,
+    sizes,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0.0, -1.0, 0.3]),
+    st.floats(0, 1),
+    st.integers(0, 1000),
+)
+def test_values(
+    rows: int,
+    depth: int,
+    columns: int,
+    left: bool,
+    right: bool,
+    background: float,
+    share: float,
+    seed: int,
+) -> None:
     kernels.use("native")
     rng = torch.Generator().manual_seed(seed)
-    a, b = matrix(rows, depth, transposed=left, rng=rng), matrix(depth, columns, transposed=right, rng=rng)
+    a, b = (
+        matrix(rows, depth, transposed=left, rng=rng),
+        matrix(depth, columns, transposed=right, rng=rng),
+    )
     a[torch.rand(rows, depth, generator=rng) < share] = background
     out = torch.randn(rows, columns, generator=rng)
     expected = out.double() + a.double() @ b.double()
-    bound = 1e-6 * (out.abs() + (a.abs() + abs(background)) @ b.abs()).double() * math.sqrt(depth) + 1e-6
+    bound = (
+        1e-6 * (out.abs() + (a.abs() + abs(background)) @ b.abs()).double() * math.sqrt(depth)
+        + 1e-6
+    )
     assert add_product(out, a, b, background) is out
     assert bool(((out - expected).abs() <= bound).all())
 
@@ -66,5 +95,7 @@ def test_what_the_library_does_not_take_goes_to_pytorch() -> None:
 
 
 def test_matrices_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match=r"matrices of \(4, 5\) and \(6, 7\) have no product of \(4, 7\)"):
+    with pytest.raises(
+        ValueError, match=r"matrices of \(4, 5\) and \(6, 7\) have no product of \(4, 7\)"
+    ):
         add_product(torch.zeros(4, 7), torch.zeros(4, 5), torch.zeros(6, 7))

@@ -48,7 +48,9 @@ def test_personal_models_agree_with_the_formula(world):
 
 
 def test_a_strong_pull_holds_the_personal_model_near_the_download(world):
-    loose, tight = (world.play(Ditto(weight=weight), 1, momentum=0)[0].personal[0]["model"] for weight in (0, 9))
+    loose, tight = (
+        world.play(Ditto(weight=weight), 1, momentum=0)[0].personal[0]["model"] for weight in (0, 9)
+    )
     w = world.initial().vector
     assert (tight - w).norm() < 0.3 * (loose - w).norm()
 
@@ -58,7 +60,10 @@ def test_statistics_of_batch_norm_are_not_pulled(world):
     down, state = method.start(world.initial(net)), method.client_state(world.initial(net))
     shifted = {"model": down["model"].clone()}
     shifted["model"][world.initial(net).weight_count :] += 1
-    kept, other = (method.local_round(world.client(0, 1, net), d, state).personal["model"] for d in (down, shifted))
+    kept, other = (
+        method.local_round(world.client(0, 1, net), d, state).personal["model"]
+        for d in (down, shifted)
+    )
     assert torch.equal(kept, other)
 
 
@@ -67,7 +72,9 @@ def test_a_client_keeps_its_model_from_its_first_participation_on(world):
     assert method.kept_personal(method.client_state(world.initial())) is None
     first, second = world.play(method, selected=[[0, 1], [1, 2]])
     assert torch.equal(method.kept_personal(second.states[0])["model"], first.personal[0]["model"])
-    assert not torch.equal(method.kept_personal(second.states[1])["model"], first.personal[1]["model"])
+    assert not torch.equal(
+        method.kept_personal(second.states[1])["model"], first.personal[1]["model"]
+    )
 
 
 def test_only_fedavgs_model_moves(world):

@@ -1,4 +1,5 @@
-"""FedAwS: its limits, the spread-out steps against plain loops, that only the classifier moves, refusals."""
+"""FedAwS: its limits, the spread-out steps against plain loops, that only the classifier moves,
+refusals."""
 
 import pytest
 import torch
@@ -29,7 +30,9 @@ def penalty(proxies, margin):
 def test_two_rounds_are_those_of_its_formula(world):
     w = world.initial().vector.clone()
     for round in (1, 2):
-        w = torch.stack([world.sgd(w, world.batches(k, round), world.cross_entropy) for k in range(3)]).mean(0)
+        w = torch.stack(
+            [world.sgd(w, world.batches(k, round), world.cross_entropy) for k in range(3)]
+        ).mean(0)
         proxies, velocity = w[56:].view(4, 8).clone(), 0
         for _ in range(6):
             at = proxies.clone().requires_grad_()
@@ -43,7 +46,10 @@ def test_two_rounds_are_those_of_its_formula(world):
 
 def test_the_server_moves_the_classifier_alone_and_apart(world):
     model = world.initial("tiny-bn")
-    ours, fedavg = (world.play(method, 1, net="tiny-bn")[0].server["model"] for method in (FedAwS(margin=0.9, spread_lr=1.0), FedAvg()))
+    ours, fedavg = (
+        world.play(method, 1, net="tiny-bn")[0].server["model"]
+        for method in (FedAwS(margin=0.9, spread_lr=1.0), FedAvg())
+    )
     head = model.classifier_part
     assert torch.equal(ours[model.features_part], fedavg[model.features_part])
     assert torch.equal(ours[model.weight_count :], fedavg[model.weight_count :])
@@ -56,11 +62,15 @@ def test_proxies_beyond_the_margin_are_left_alone():
 
 
 def test_only_the_model_moves(world):
-    record = fedmap.run("fedaws", world.federation, net="tiny", rounds=1, fraction=1, epochs=1).rounds[0]
+    record = fedmap.run(
+        "fedaws", world.federation, net="tiny", rounds=1, fraction=1, epochs=1
+    ).rounds[0]
     assert record["bytes_down"] == record["bytes_up"] == 3 * 88 * 4
 
 
-@pytest.mark.parametrize("wrong", [{"margin": 1.1}, {"margin": -0.1}, {"spread_steps": -1}, {"spread_lr": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"margin": 1.1}, {"margin": -0.1}, {"spread_steps": -1}, {"spread_lr": 0}]
+)
 def test_a_parameter_outside_its_range_is_refused_by_name(wrong):
     with pytest.raises(FedmapError, match=next(iter(wrong))):
         FedAwS(**wrong)

@@ -1,4 +1,5 @@
-"""FedDF: its limit, the distillation against plain torch, batch norm, the public samples and the accuracy on the others, refusals."""
+"""FedDF: its limit, the distillation against plain torch, batch norm, the public samples and the
+accuracy on the others, refusals."""
 
 import math
 
@@ -38,7 +39,9 @@ def test_two_rounds_are_those_of_its_formula(world):
         m = v = torch.zeros(88)
         for t, batch in zip(range(steps), orders(round, 20, 8), strict=False):
             at = w.clone().requires_grad_()
-            loss = -(targets[batch] * torch.log_softmax(world.logits(at, x[batch]), 1)).sum(1).mean()
+            loss = (
+                -(targets[batch] * torch.log_softmax(world.logits(at, x[batch]), 1)).sum(1).mean()
+            )
             (gradient,) = torch.autograd.grad(loss, at)
             m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
             step = m / (1 - 0.9 ** (t + 1)) / ((v / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
@@ -53,13 +56,19 @@ def test_the_student_comes_nearer_to_what_the_clients_say_together(world):
     targets = torch.softmax(torch.stack([world.logits(w, x) for w in uploads]).mean(0), 1)
 
     def away(w):
-        return float(torch.nn.functional.kl_div(torch.log_softmax(world.logits(w, x), 1), targets, reduction="batchmean"))
+        return float(
+            torch.nn.functional.kl_div(
+                torch.log_softmax(world.logits(w, x), 1), targets, reduction="batchmean"
+            )
+        )
 
     assert away(played.server["model"]) < 0.2 * away(torch.stack(uploads).mean(0))
 
 
 def test_statistics_of_batch_norm_follow_the_public_samples(world):
-    few, many = (world.play(FedDF(distill_steps=n, distill_lr=1e-9), 1, net="tiny-bn")[0] for n in (1, 200))
+    few, many = (
+        world.play(FedDF(distill_steps=n, distill_lr=1e-9), 1, net="tiny-bn")[0] for n in (1, 200)
+    )
     model, x = world.initial("tiny-bn").load(few.server["model"]), world.federation.test_x
     seen = model.net.features[0](x).mean(0)  # what goes into the batch norm
     means = slice(model.weight_count, model.weight_count + 8)
@@ -68,25 +77,53 @@ def test_statistics_of_batch_norm_follow_the_public_samples(world):
 
 
 def test_the_engine_reports_the_accuracy_on_samples_that_the_server_did_not_see():
-    federation = fedmap.partition(synthetic(classes=4, train=60, test=530, shape=(6,), noise=2.0), 3)
-    given = {"net": "tiny", "rounds": 1, "fraction": 1.0, "epochs": 1, "params": {"distill_steps": 2}}
+    federation = fedmap.partition(
+        synthetic(classes=4, train=60, test=530, shape=(6,), noise=2.0), 3
+    )
+    given = {
+        "net": "tiny",
+        "rounds": 1,
+        "fraction": 1.0,
+        "epochs": 1,
+        "params": {"distill_steps": 2},
+    }
     result = fedmap.run("feddf", federation, **given)
-    public = Run(settings({"method": "feddf", "clients": 3, "data": "synthetic"} | given), federation).public
+    public = Run(
+        settings({"method": "feddf", "clients": 3, "data": "synthetic"} | given), federation
+    ).public
     unseen = torch.ones(530, dtype=torch.bool).index_fill(0, public, False)
     right = result.global_model(federation.test_x).argmax(1) == federation.test_y
     assert len(public) == 500
     assert result.rounds[-1]["global_accuracy"] == pytest.approx(right.double().mean().item())
-    assert result.rounds[-1]["global_accuracy_unseen"] == pytest.approx(right[unseen].double().mean().item())
+    assert result.rounds[-1]["global_accuracy_unseen"] == pytest.approx(
+        right[unseen].double().mean().item()
+    )
 
 
 def test_a_test_set_of_fewer_than_500_samples_is_all_public_and_leaves_none_unseen():
     federation = fedmap.partition(synthetic(classes=4, train=60, test=20, shape=(6,)), 3)
-    result = fedmap.run("feddf", federation, net="tiny", rounds=1, fraction=1.0, epochs=1, params={"distill_steps": 2})
+    result = fedmap.run(
+        "feddf",
+        federation,
+        net="tiny",
+        rounds=1,
+        fraction=1.0,
+        epochs=1,
+        params={"distill_steps": 2},
+    )
     assert result.rounds[-1]["global_accuracy_unseen"] is None
 
 
 def test_only_the_model_moves(world):
-    record = fedmap.run("feddf", world.federation, net="tiny", rounds=1, fraction=1, epochs=1, params={"distill_steps": 1}).rounds[0]
+    record = fedmap.run(
+        "feddf",
+        world.federation,
+        net="tiny",
+        rounds=1,
+        fraction=1,
+        epochs=1,
+        params={"distill_steps": 1},
+    ).rounds[0]
     assert record["bytes_down"] == record["bytes_up"] == 3 * 88 * 4
 
 

@@ -6,7 +6,7 @@ from fedmap.methods import FedAvg, FedDyn
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
-def test_without_a_regulariser_it_is_fedavg_to_the_bit(world, net):
+def test_without_a_regularizer_it_is_fedavg_to_the_bit(world, net):
     assert world.same(world.play(FedDyn(alpha=0), 3, net=net), world.play(FedAvg(), 3, net=net))
 
 
@@ -19,7 +19,8 @@ def test_as_alpha_vanishes_clients_train_as_fedavgs_from_the_same_download(world
 
 
 def test_three_rounds_agree_with_algorithm_1_of_the_paper(world):
-    """In the paper's own variables: grad_k on the clients and h on the server, where client 1 misses the second round."""
+    """In the paper's own variables: grad_k on the clients and h on the server, where client 1
+    misses the second round."""
     alpha, selected = 0.3, [[0, 1, 2], [0, 2], [1, 2]]
     w, h, grad = world.initial().vector, torch.zeros(88), dict.fromkeys(range(3), torch.zeros(88))
     for round, played in enumerate(world.play(FedDyn(alpha=alpha), 3, selected=selected), 1):
@@ -27,7 +28,9 @@ def test_three_rounds_agree_with_algorithm_1_of_the_paper(world):
         for k in selected[round - 1]:
 
             def loss(w, x, y, start=w, grad=grad[k]):
-                return world.cross_entropy(w, x, y) - grad @ w + alpha / 2 * (w - start).square().sum()
+                return (
+                    world.cross_entropy(w, x, y) - grad @ w + alpha / 2 * (w - start).square().sum()
+                )
 
             trained[k] = world.sgd(w, world.batches(k, round), loss)
             grad[k] = grad[k] - alpha * (trained[k] - w)
@@ -38,7 +41,9 @@ def test_three_rounds_agree_with_algorithm_1_of_the_paper(world):
 
 def test_the_server_knows_the_mean_of_all_clients_drifts_without_seeing_one(world):
     last = world.play(FedDyn(), 3, selected=[[0, 1], [2], [0, 2]])[-1]
-    torch.testing.assert_close(last.server["drift"], sum(last.states[k]["drift"] for k in range(3)) / 3)
+    torch.testing.assert_close(
+        last.server["drift"], sum(last.states[k]["drift"] for k in range(3)) / 3
+    )
     assert last.server["drift"].abs().max() > 0.01
     assert set(last.up[0]) == {"model"}
 

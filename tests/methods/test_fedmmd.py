@@ -11,7 +11,9 @@ def reference_mmd(a, b):
     squared = (both[:, None] - both[None]).square().sum(2)
     bandwidth = float(squared.detach().sum()) / (len(both) * (len(both) - 1)) + 1e-8
     signs = torch.cat([torch.full((len(a),), 1 / len(a)), torch.full((len(b),), -1 / len(b))])
-    return sum(signs @ torch.exp(-squared / (bandwidth * 2.0**i)) @ signs for i in (-2, -1, 0, 1, 2))
+    return sum(
+        signs @ torch.exp(-squared / (bandwidth * 2.0**i)) @ signs for i in (-2, -1, 0, 1, 2)
+    )
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
@@ -24,7 +26,9 @@ def test_two_rounds_agree_with_a_discrepancy_taken_pair_by_pair(world):
     for round, played in enumerate(world.play(FedMMD(weight=2)), 1):
 
         def loss(w, x, y, start=w):
-            return world.cross_entropy(w, x, y) + 2 * reference_mmd(world.features(w, x), world.features(start, x))
+            return world.cross_entropy(w, x, y) + 2 * reference_mmd(
+                world.features(w, x), world.features(start, x)
+            )
 
         w = sum(world.sgd(w, world.batches(k, round), loss) for k in range(3)) / 3
         torch.testing.assert_close(played.server["model"], w, atol=1e-5, rtol=1e-4)

@@ -19,7 +19,10 @@ def test_two_rounds_agree_with_the_formula(world):
             def loss(w, x, y, known=prototypes, seen=seen):
                 h = world.features(w, x)
                 seen.extend(zip(h.detach(), y.tolist(), strict=True))
-                away = [(h_i - known[c]).square().mean() if c in known else 0 * h_i.sum() for h_i, c in zip(h, y.tolist(), strict=True)]
+                away = [
+                    (h_i - known[c]).square().mean() if c in known else 0 * h_i.sum()
+                    for h_i, c in zip(h, y.tolist(), strict=True)
+                ]
                 return world.cross_entropy(w, x, y) + 0.7 * torch.stack(away).mean()
 
             batches = world.batches(k, round)
@@ -43,7 +46,8 @@ def test_without_pull_each_client_trains_alone(world):
 
 
 def test_classes_that_nobody_has_shown_yet_do_not_pull(world):
-    # Only client 2, which holds class 3 alone, takes part at first; client 0 has the classes 0 and 1.
+    # Only client 2, which holds class 3 alone, takes part at first; client 0 has the classes 0 and
+    # 1.
     pulled, free = (world.play(FedProto(weight=weight), selected=[[2], [0]]) for weight in (5, 0))
     assert pulled[0].server["known"].tolist() == [0, 0, 0, 1]
     assert torch.equal(pulled[1].personal[0]["model"], free[1].personal[0]["model"])
@@ -63,7 +67,11 @@ def test_a_prototype_is_the_mean_over_the_clients_that_hold_the_class(world):
     one["prototypes"][1], one["known"][1] = 2.0, 1
     other["prototypes"][1:3], other["known"][1:3] = 4.0, 1
     hall = Server(1, 3, world.training, world.bench().model, torch.zeros(0, 6), None)
-    uploads = [Upload(0, 1 / 3, one), Upload(1, 1 / 3, other), Upload(2, 1 / 3, {"prototypes": nothing, "known": torch.zeros(4)})]
+    uploads = [
+        Upload(0, 1 / 3, one),
+        Upload(1, 1 / 3, other),
+        Upload(2, 1 / 3, {"prototypes": nothing, "known": torch.zeros(4)}),
+    ]
     state = method.aggregate(hall, method.start(world.initial()), uploads)
     assert torch.allclose(state["prototypes"], torch.tensor([0.0, 3, 4, 0])[:, None].expand(4, 8))
     assert state["known"].tolist() == [0, 1, 1, 0]
@@ -74,7 +82,10 @@ def test_prototypes_move_and_models_stay(world):
     (only,) = world.play(method, 1)
     assert method.global_model(only.server) is None
     for sent in (only.up[2], method.download(only.server)):
-        assert {name: tuple(value.shape) for name, value in sent.items()} == {"prototypes": (4, 8), "known": (4,)}
+        assert {name: tuple(value.shape) for name, value in sent.items()} == {
+            "prototypes": (4, 8),
+            "known": (4,),
+        }
     assert only.up[2]["known"].tolist() == [0, 0, 0, 1]  # which classes, but not how many samples
     assert not only.up[2]["prototypes"][:3].any()
 
@@ -84,7 +95,9 @@ def test_a_client_keeps_its_model_from_its_first_participation_on(world):
     assert method.kept_personal(method.client_state(world.initial())) is None
     first, second = world.play(method, selected=[[0, 1], [1]])
     assert torch.equal(method.kept_personal(second.states[0])["model"], first.personal[0]["model"])
-    assert torch.equal(method.downloaded({}, second.states[1])["model"], second.personal[1]["model"])
+    assert torch.equal(
+        method.downloaded({}, second.states[1])["model"], second.personal[1]["model"]
+    )
 
 
 def test_batch_norm_nets_are_kept_whole(world):

@@ -3,7 +3,7 @@ import torch
 
 from fedmap import FedmapError, run
 from fedmap.methods import FedAvg, FedProx
-from fedmap.methods.proximal import pull_towards
+from fedmap.methods.parts.proximal import pull_towards
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
@@ -24,7 +24,9 @@ def test_two_rounds_agree_with_the_squared_distance_differentiated_by_torch(worl
 
 def test_a_stronger_pull_keeps_clients_nearer_to_the_download(world):
     start = world.initial().vector
-    distances = [(world.play(FedProx(mu=mu), 1)[0].up[2]["model"] - start).norm() for mu in (0, 0.1, 1)]
+    distances = [
+        (world.play(FedProx(mu=mu), 1)[0].up[2]["model"] - start).norm() for mu in (0, 0.1, 1)
+    ]
     assert distances[0] > distances[1] > distances[2]
 
 

@@ -23,9 +23,21 @@ def test_two_rounds_agree_with_the_formula(world):
             batches = world.batches(k, round)
             first = int(0.6 * len(batches))
             assert 0 < first < len(batches)
-            heads[k] = world.sgd(heads[k], batches[:first], lambda head, x, y, b=body: world.cross_entropy(joined(b, head), x, y))
-            bodies.append(world.sgd(body, batches[first:], lambda b, x, y, head=heads[k]: world.cross_entropy(joined(b, head), x, y)))
-            assert torch.allclose(history[round - 1].personal[k]["model"], joined(bodies[k], heads[k]), atol=1e-6)
+            heads[k] = world.sgd(
+                heads[k],
+                batches[:first],
+                lambda head, x, y, b=body: world.cross_entropy(joined(b, head), x, y),
+            )
+            bodies.append(
+                world.sgd(
+                    body,
+                    batches[first:],
+                    lambda b, x, y, head=heads[k]: world.cross_entropy(joined(b, head), x, y),
+                )
+            )
+            assert torch.allclose(
+                history[round - 1].personal[k]["model"], joined(bodies[k], heads[k]), atol=1e-6
+            )
             assert torch.allclose(history[round - 1].states[k]["head"], heads[k], atol=1e-6)
         body = torch.stack(bodies).mean(0)
         assert torch.allclose(history[round - 1].server["features"], body, atol=1e-6)
@@ -43,7 +55,10 @@ def test_joint_training_is_fedper(world):
     history = world.play(FedRep(schedule="joint"))
     models = {k: world.initial().vector for k in range(3)}
     for round in (1, 2):
-        models = {k: world.sgd(model, world.batches(k, round), world.cross_entropy) for k, model in models.items()}
+        models = {
+            k: world.sgd(model, world.batches(k, round), world.cross_entropy)
+            for k, model in models.items()
+        }
         assert torch.allclose(history[round - 1].personal[0]["model"], models[0], atol=1e-6)
         body = torch.stack([model[BODY] for model in models.values()]).mean(0)
         models = {k: joined(body, model[HEAD]) for k, model in models.items()}
@@ -61,7 +76,10 @@ def test_heads_never_leave_their_clients_and_there_is_no_global_model(world):
     (only,) = world.play(method, 1)
     assert method.global_model(only.server) is None
     for sent in (only.up[0], method.download(only.server)):
-        assert {name: len(value) for name, value in sent.items()} == {"features": 56, "statistics": 0}
+        assert {name: len(value) for name, value in sent.items()} == {
+            "features": 56,
+            "statistics": 0,
+        }
 
 
 def test_statistics_of_batch_norm_belong_to_the_body(world):
@@ -69,7 +87,9 @@ def test_statistics_of_batch_norm_belong_to_the_body(world):
     (only,) = world.play(method, 1, net=net)
     model = world.initial(net)
     assert torch.equal(only.up[0]["features"], model.vector[model.features_part])
-    assert not torch.equal(only.up[0]["statistics"], model.buffers)  # they follow the data while the head is trained
+    assert not torch.equal(
+        only.up[0]["statistics"], model.buffers
+    )  # they follow the data while the head is trained
     expected = torch.stack([only.up[k]["statistics"] for k in range(3)]).mean(0)
     assert torch.allclose(only.server["statistics"], expected)
     assert torch.equal(only.personal[0]["model"][model.weight_count :], only.up[0]["statistics"])

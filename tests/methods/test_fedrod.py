@@ -22,14 +22,18 @@ def test_two_rounds_agree_with_the_formula(world, gamma):
 
             def loss(both, x, y, has=has, n=n):
                 g, h = world.logits(both[:88], x), world.features(both[:88], x)
-                balanced = torch.exp(g.double()) * n.pow(gamma) * has  # the softmax by its definition, in odds
+                balanced = (
+                    torch.exp(g.double()) * n.pow(gamma) * has
+                )  # the softmax by its definition, in odds
                 generic = -(balanced[torch.arange(len(y)), y] / balanced.sum(1)).log().mean()
                 p = g.detach() + h.detach() @ both[88:].view(4, 8).T
                 return generic + F.cross_entropy(p, y)
 
             both = world.sgd(torch.cat([w, heads[k]]), world.batches(k, round), loss)
             assert torch.allclose(history[round - 1].up[k]["model"], both[:88], atol=1e-5)
-            assert torch.allclose(history[round - 1].states[k]["head"].flatten(), both[88:], atol=1e-5)
+            assert torch.allclose(
+                history[round - 1].states[k]["head"].flatten(), both[88:], atol=1e-5
+            )
             heads[k] = both[88:]
             uploads.append(both[:88])
         w = torch.stack(uploads).mean(0)
@@ -41,7 +45,9 @@ def test_personal_heads_leave_no_trace_in_the_global_model(world):
         """FedAvg with the balanced softmax and nothing else."""
 
         def local_loss(self, client, down, state):
-            return lambda model, x, y: F.cross_entropy(model(x) + balanced_shift(client.counts, 1), y)
+            return lambda model, x, y: F.cross_entropy(
+                model(x) + balanced_shift(client.counts, 1), y
+            )
 
     assert world.same(world.play(FedROD()), world.play(Balanced()))
 
@@ -56,7 +62,9 @@ def test_proxies_of_missing_classes_do_not_move(world, gamma):
 def test_the_balanced_shift_is_the_logarithm_of_the_counts_and_masks_what_is_missing():
     shift = balanced_shift(torch.tensor([1, 0, 10]), 0.5)
     assert torch.allclose(shift, torch.tensor([0, -torch.inf, 0.5 * torch.tensor(10.0).log()]))
-    assert torch.equal(balanced_shift(torch.tensor([1, 0, 10]), 0), torch.tensor([0, -torch.inf, 0]))
+    assert torch.equal(
+        balanced_shift(torch.tensor([1, 0, 10]), 0), torch.tensor([0, -torch.inf, 0])
+    )
 
 
 def test_a_client_predicts_with_the_sum_of_both_heads(world):

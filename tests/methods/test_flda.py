@@ -12,7 +12,9 @@ SHARED, PRIVATE, GATE = slice(0, 88), slice(88, 176), slice(176, 185)
 def mixed(world, all_three, x):
     gate = all_three[GATE]
     a = 1 / (1 + torch.exp(-(world.features(all_three[SHARED], x) @ gate[:8] + gate[8])))
-    return a[:, None] * world.logits(all_three[SHARED], x) + (1 - a[:, None]) * world.logits(all_three[PRIVATE], x)
+    return a[:, None] * world.logits(all_three[SHARED], x) + (1 - a[:, None]) * world.logits(
+        all_three[PRIVATE], x
+    )
 
 
 def test_two_rounds_agree_with_the_formula(world):
@@ -30,7 +32,11 @@ def test_two_rounds_agree_with_the_formula(world):
         for k in range(3):
             trained = world.sgd(torch.cat([w, private[k]]), world.batches(k, round), loss)
             personal = history[round - 1].personal[k]
-            assert torch.allclose(torch.cat([personal["model"], personal["private"], personal["gate"]]), trained, atol=1e-6)
+            assert torch.allclose(
+                torch.cat([personal["model"], personal["private"], personal["gate"]]),
+                trained,
+                atol=1e-6,
+            )
             private[k] = trained[88:]
             shared.append(trained[SHARED])
         w = torch.stack(shared).mean(0)
@@ -42,16 +48,24 @@ def test_a_client_predicts_with_the_mixture(world):
     personal = world.play(method, 1)[0].personal[1]
     x, _ = world.client(1, 1).test_data
     logits = method.predictor(world.bench(), personal)(x)
-    assert torch.allclose(logits, mixed(world, torch.cat([personal[n] for n in ("model", "private", "gate")]), x), atol=1e-6)
+    assert torch.allclose(
+        logits,
+        mixed(world, torch.cat([personal[n] for n in ("model", "private", "gate")]), x),
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize(("bias", "which"), [(100.0, "model"), (-100.0, "private")])
 def test_the_gate_chooses_between_the_two(world, bias, which):
     method = FLDA()
-    personal = method.downloaded(method.start(world.initial()), method.client_state(world.initial()))
+    personal = method.downloaded(
+        method.start(world.initial()), method.client_state(world.initial())
+    )
     personal["gate"] = torch.tensor([0.0] * 8 + [bias])
     x, _ = world.client(0, 1).test_data
-    assert torch.allclose(method.predictor(world.bench(), personal)(x), world.logits(personal[which], x), atol=1e-6)
+    assert torch.allclose(
+        method.predictor(world.bench(), personal)(x), world.logits(personal[which], x), atol=1e-6
+    )
 
 
 def test_the_private_model_starts_as_another_draw_that_all_clients_share(world):
@@ -59,7 +73,9 @@ def test_the_private_model_starts_as_another_draw_that_all_clients_share(world):
     private, again = (FLDA().client_state(model)["private"] for _ in range(2))
     assert torch.equal(private, again)
     assert (private != model.vector).float().mean() > 0.9
-    for one, other in zip(model.named(private).values(), model.named(model.vector).values(), strict=True):
+    for one, other in zip(
+        model.named(private).values(), model.named(model.vector).values(), strict=True
+    ):
         assert torch.equal(one.flatten().sort().values, other.flatten().sort().values)
 
 
@@ -76,7 +92,11 @@ def test_working_models_are_left_in_evaluation_mode(world):
     method, client, taken = FLDA(), world.client(0, 1, "tiny-bn"), []
     lend = client.model
     client.model = lambda vector: taken.append(lend(vector)) or taken[-1]
-    method.local_round(client, method.start(world.initial("tiny-bn")), method.client_state(world.initial("tiny-bn")))
+    method.local_round(
+        client,
+        method.start(world.initial("tiny-bn")),
+        method.client_state(world.initial("tiny-bn")),
+    )
     assert [model.net.training for model in taken] == [False, False]
 
 

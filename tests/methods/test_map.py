@@ -12,23 +12,39 @@ import fedmap
 from fedmap.client import Client, Training
 from fedmap.federation import Federation
 from fedmap.methods import MAP
-from fedmap.methods.hpm import HPMParams, inherit, no_hpm
+from fedmap.methods.parts.hpm import HPMParams, inherit, no_hpm
 from fedmap.nets import build
 from fedmap.vector import Bench, Model
 
-SETTINGS: dict[str, Any] = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1, "batch": 8, "lr": 0.1}
+SETTINGS: dict[str, Any] = {
+    "net": "tiny",
+    "rounds": 2,
+    "fraction": 1.0,
+    "epochs": 1,
+    "batch": 8,
+    "lr": 0.1,
+}
 
 
 @pytest.fixture(scope="module")
 def three(federation: Federation) -> Federation:
     """Three clients with two of the four classes each."""
     x, y = federation.dataset.train_x, federation.dataset.train_y
-    return Federation.from_arrays([(x[here], y[here]) for here in (y < 2, (y > 0) & (y < 3), y > 1)])
+    return Federation.from_arrays(
+        [(x[here], y[here]) for here in (y < 2, (y > 0) & (y < 3), y > 1)]
+    )
 
 
 def a_client(federation: Federation, number: int, round: int) -> Client:
     bench = Bench(lambda: build("tiny", (6,), 4, 0))
-    return Client(federation, number, round, Training(rounds=2, fraction=1, epochs=1, batch=8, lr=0.1), 0, bench)
+    return Client(
+        federation,
+        number,
+        round,
+        Training(rounds=2, fraction=1, epochs=1, batch=8, lr=0.1),
+        0,
+        bench,
+    )
 
 
 def weights(net: nn.Module | None) -> torch.Tensor:
@@ -38,7 +54,10 @@ def weights(net: nn.Module | None) -> torch.Tensor:
 
 def test_without_its_two_ideas_it_is_fedavg_to_the_bit(federation: Federation) -> None:
     off = {"alpha": 1.0, "weight": 0.0, "stage_one": 1.0, "stage_two": 0.0}
-    ours, fedavg = fedmap.run("map", federation, params=off, **SETTINGS), fedmap.run("fedavg", federation, **SETTINGS)
+    ours, fedavg = (
+        fedmap.run("map", federation, params=off, **SETTINGS),
+        fedmap.run("fedavg", federation, **SETTINGS),
+    )
     assert torch.equal(weights(ours.global_model), weights(fedavg.global_model))
     assert [r["train_loss"] for r in ours.rounds] == [r["train_loss"] for r in fedavg.rounds]
 
@@ -47,21 +66,25 @@ def test_only_the_first_stage_is_uploaded(federation: Federation) -> None:
     """Whatever happens in stage two, the global model is the one of stage one alone."""
     half = {"stage_one": 0.5, "alpha": 0.5}
     short = fedmap.run("map", federation, params=half | {"stage_two": 0.0}, **SETTINGS)
-    long = fedmap.run("map", federation, params=half | {"stage_two": 0.5, "weight": 0.1}, **SETTINGS)
+    long = fedmap.run(
+        "map", federation, params=half | {"stage_two": 0.5, "weight": 0.1}, **SETTINGS
+    )
     assert torch.equal(weights(short.global_model), weights(long.global_model))
     assert not torch.equal(weights(short.personal_model(0)), weights(long.personal_model(0)))
 
 
 def train(net: nn.Module, batches: list[Any], loss: Any) -> None:
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-5)
     for x, y in batches:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss(net, x, y).backward()
-        optimiser.step()
+        optimizer.step()
 
 
 @pytest.mark.parametrize("transfer", ["kd", "mmd"])
-def test_two_rounds_of_three_clients_agree_with_algorithm_1_in_plain_torch(three: Federation, transfer: str) -> None:
+def test_two_rounds_of_three_clients_agree_with_algorithm_1_in_plain_torch(
+    three: Federation, transfer: str
+) -> None:
     alpha, lam = 0.4, 0.2
     params = {"alpha": alpha, "weight": lam, "transfer": transfer, "preset": "printed"}
     result = fedmap.run("map", three, params=params, **SETTINGS)
@@ -75,11 +98,17 @@ def test_two_rounds_of_three_clients_agree_with_algorithm_1_in_plain_torch(three
             batches = list(client.batches(client.steps))
             net = deepcopy(server)
             scale = torch.tensor([1.0 if c in client.train_data[1] else alpha for c in range(4)])
-            train(net, batches[: client.steps // 2], lambda net, x, y, a=scale: F.cross_entropy(net(x) * a, y))
+            train(
+                net,
+                batches[: client.steps // 2],
+                lambda net, x, y, a=scale: F.cross_entropy(net(x) * a, y),
+            )
             uploads.append(deepcopy(net))
             hpm = hpms.get(k)
 
-            def taught(net: nn.Module, x: torch.Tensor, y: torch.Tensor, hpm: nn.Module | None = hpm) -> torch.Tensor:
+            def taught(
+                net: nn.Module, x: torch.Tensor, y: torch.Tensor, hpm: nn.Module | None = hpm
+            ) -> torch.Tensor:
                 if hpm is None:
                     return F.cross_entropy(net(x), y)
                 if transfer == "kd":
@@ -104,7 +133,9 @@ def test_two_rounds_of_three_clients_agree_with_algorithm_1_in_plain_torch(three
             p.data = sum(o.data for o in others) / 3
     torch.testing.assert_close(weights(result.global_model), weights(server), rtol=1e-4, atol=1e-6)
     for k in range(3):
-        torch.testing.assert_close(weights(result.personal_model(k)), weights(hpms[k]), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(
+            weights(result.personal_model(k)), weights(hpms[k]), rtol=1e-4, atol=1e-6
+        )
 
 
 def test_the_hpm_is_the_moving_average_of_five_participations_by_hand(three: Federation) -> None:
@@ -123,10 +154,14 @@ def test_the_hpm_is_the_moving_average_of_five_participations_by_hand(three: Fed
 
 def test_momentum_is_limited_to_one(three: Federation) -> None:
     """A client selected far more often than expected keeps its HPM instead of moving past it."""
-    client = Client(three, 0, 1, Training(rounds=1, fraction=1), 0, Bench(lambda: build("tiny", (6,), 4, 0)))
+    client = Client(
+        three, 0, 1, Training(rounds=1, fraction=1), 0, Bench(lambda: build("tiny", (6,), 4, 0))
+    )
     model = Model(build("tiny", (6,), 4, 0))
     state = {"hpm": torch.ones_like(model.vector), "participations": 50}
-    assert torch.equal(inherit(client, state, model, HPMParams())["hpm"], torch.ones_like(model.vector))
+    assert torch.equal(
+        inherit(client, state, model, HPMParams())["hpm"], torch.ones_like(model.vector)
+    )
 
 
 @given(st.integers(5, 10_000))
@@ -143,9 +178,14 @@ def test_released_stages_are_all_steps_and_a_tenth_more(steps: int) -> None:
 
 def test_a_preset_is_a_starting_point_for_given_values() -> None:
     method = MAP(preset="released", stage_two=0.3)
-    assert (method.params.stage_one, method.params.stage_two, method.params.stage_two_lr) == (1.0, 0.3, 0.2)
+    assert (method.params.stage_one, method.params.stage_two, method.params.stage_two_lr) == (
+        1.0,
+        0.3,
+        0.2,
+    )
     with pytest.raises(
-        fedmap.FedmapError, match="method map has no preset 'relaesed'; did you mean 'released'\\? there are: printed, released"
+        fedmap.FedmapError,
+        match="method map has no preset 'relaesed'; did you mean 'released'\\? there are: printed, released",
     ):
         MAP(preset="relaesed")
 

@@ -29,7 +29,9 @@ def test_two_rounds_agree_with_the_contrast_written_out(world):
 
             def loss(w, x, y, start=w, previous=previous[k]):
                 near, far = world.features(start, x), world.features(previous, x)
-                return world.cross_entropy(w, x, y) + 3 * reference_contrast(world.features(w, x), near, far, 0.7)
+                return world.cross_entropy(w, x, y) + 3 * reference_contrast(
+                    world.features(w, x), near, far, 0.7
+                )
 
             trained[k] = world.sgd(w, world.batches(k, round), loss)
         w, previous = sum(trained.values()) / 3, trained

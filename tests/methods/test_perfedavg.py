@@ -21,7 +21,9 @@ def test_two_rounds_agree_with_the_formula(world):
             meta, steps = w, world.client(k, round).steps
             batches = world.batches(k, round, 2 * steps)
             for first, second in zip(batches[::2], batches[1::2], strict=True):
-                adapted = meta - 0.5 * 0.1 * gradient(world, meta, *first)  # the world's learning rate is 0.1
+                adapted = meta - 0.5 * 0.1 * gradient(
+                    world, meta, *first
+                )  # the world's learning rate is 0.1
                 meta = meta - 0.2 * gradient(world, adapted, *second)
             assert torch.allclose(history[round - 1].up[k]["model"], meta, atol=1e-6)
             uploads.append(meta)
@@ -32,7 +34,9 @@ def test_two_rounds_agree_with_the_formula(world):
 def test_without_a_trial_step_it_is_plain_sgd_on_every_second_batch(world):
     (only,) = world.play(PerFedAvg(beta=0.2, inner=0), 1)
     batches = world.batches(0, 1, 2 * world.client(0, 1).steps)
-    expected = world.sgd(world.initial().vector, batches[1::2], world.cross_entropy, lr=0.2, momentum=0, decay=0)
+    expected = world.sgd(
+        world.initial().vector, batches[1::2], world.cross_entropy, lr=0.2, momentum=0, decay=0
+    )
     assert torch.allclose(only.up[0]["model"], expected, atol=1e-6)
 
 
@@ -47,7 +51,9 @@ def test_the_personal_model_is_the_uploaded_one_unless_it_is_to_adapt(world):
     assert torch.equal(adapted.up[0]["model"], usual.up[0]["model"])
     w = usual.up[0]["model"]
     (next_batch,) = world.batches(0, 1, 2 * world.client(0, 1).steps + 1)[-1:]
-    assert torch.allclose(adapted.personal[0]["model"], w - 0.1 * gradient(world, w, *next_batch), atol=1e-6)
+    assert torch.allclose(
+        adapted.personal[0]["model"], w - 0.1 * gradient(world, w, *next_batch), atol=1e-6
+    )
 
 
 def test_a_warm_up_holds_for_both_rates(world):

@@ -8,7 +8,9 @@ from fedmap.methods import FedAvg, pFedMe
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
-def test_one_inner_step_without_pull_and_a_reference_that_follows_wholly_is_fedavg_with_plain_sgd(world, net):
+def test_one_inner_step_without_pull_and_a_reference_that_follows_wholly_is_fedavg_with_plain_sgd(
+    world, net
+):
     limit = world.play(pFedMe(weight=0, alpha=1, inner_steps=1), rounds=3, net=net)
     assert world.same(limit, world.play(FedAvg(), rounds=3, net=net, momentum=0))
     assert torch.equal(limit[2].personal[0]["model"], limit[2].up[0]["model"])
@@ -38,7 +40,10 @@ def test_two_rounds_agree_with_the_formula(world):
             for batch in world.batches(k, round):
 
                 def envelope(theta, x, y, reference=reference):
-                    return world.cross_entropy(theta, x, y) + 0.5 / 2 * (theta - reference).square().sum()
+                    return (
+                        world.cross_entropy(theta, x, y)
+                        + 0.5 / 2 * (theta - reference).square().sum()
+                    )
 
                 theta = world.sgd(theta, [batch] * 3, envelope, momentum=0)
                 reference = reference - 0.3 * (reference - theta)
@@ -69,7 +74,9 @@ def test_only_the_reference_moves(world):
     assert not torch.equal(only.up[0]["model"], only.personal[0]["model"])
 
 
-@pytest.mark.parametrize("wrong", [{"weight": -1}, {"alpha": 1.5}, {"inner_steps": 0}, {"beta": -0.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"weight": -1}, {"alpha": 1.5}, {"inner_steps": 0}, {"beta": -0.5}]
+)
 def test_parameters_out_of_range_are_refused(wrong):
     with pytest.raises(FedmapError, match=f"method pfedme: {next(iter(wrong))} is"):
         pFedMe(**wrong)

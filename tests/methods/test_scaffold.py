@@ -8,7 +8,10 @@ from fedmap.methods import FedAvg, Scaffold
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
 @pytest.mark.parametrize("clip", [0, 10])
 def test_the_first_round_is_plain_sgd_to_the_bit_and_the_second_is_not(world, net, clip):
-    ours, plain = world.play(Scaffold(clip=clip), net=net), world.play(FedAvg(), net=net, momentum=0, weight_decay=0)
+    ours, plain = (
+        world.play(Scaffold(clip=clip), net=net),
+        world.play(FedAvg(), net=net, momentum=0, weight_decay=0),
+    )
     assert world.same(ours[:1], plain[:1])
     assert not world.same(ours[1:], plain[1:])
 
@@ -65,14 +68,22 @@ def test_a_gradient_beyond_the_limit_is_shortened_before_it_is_corrected(world):
         (gradient,) = torch.autograd.grad(world.cross_entropy(at, x, y), at)
         gradients.append(gradient * min(0.5 / gradient.norm(), 1))
         w = w - 0.1 * (gradients[-1] + 0.2)
-    assert {round(float(gradient.norm()), 4) for gradient in gradients} > {0.5}  # some are shortened, some are not
+    assert {round(float(gradient.norm()), 4) for gradient in gradients} > {
+        0.5
+    }  # some are shortened, some are not
     torch.testing.assert_close(local.up["model"], w, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(local.state["control"], sum(gradients) / len(gradients), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        local.state["control"], sum(gradients) / len(gradients), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_the_variate_divides_by_the_learning_rate_that_was_used_while_warming_up(world):
-    """In round 1 of 4 the rate is a quarter; a mean gradient does not depend on it by more than the way differs."""
-    warm, whole = (world.play(Scaffold(), 1, lr=lr, **more)[0] for lr, more in ((0.04, {"warmup_rounds": 4}), (0.01, {})))
+    """In round 1 of 4 the rate is a quarter; a mean gradient does not depend on it by more than the
+    way differs."""
+    warm, whole = (
+        world.play(Scaffold(), 1, lr=lr, **more)[0]
+        for lr, more in ((0.04, {"warmup_rounds": 4}), (0.01, {}))
+    )
     assert torch.equal(warm.states[0]["control"], whole.states[0]["control"])
 
 
@@ -80,12 +91,16 @@ def test_statistics_of_batch_norm_follow_the_servers_step_and_have_no_variate(wo
     start = world.initial("tiny-bn")
     played = world.play(Scaffold(server_lr=0.5), 1, net="tiny-bn")[0]
     means = sum(played.up[k]["model"][start.weight_count :] for k in range(3)) / 3
-    torch.testing.assert_close(played.server["model"][start.weight_count :], (start.buffers + means) / 2)
+    torch.testing.assert_close(
+        played.server["model"][start.weight_count :], (start.buffers + means) / 2
+    )
     assert len(played.server["control"]) == start.weight_count
 
 
 def test_a_variate_travels_beside_the_model_each_way(world):
-    record = run("scaffold", world.federation, net="tiny-bn", rounds=1, fraction=1, epochs=1, seed=3).rounds[0]
+    record = run(
+        "scaffold", world.federation, net="tiny-bn", rounds=1, fraction=1, epochs=1, seed=3
+    ).rounds[0]
     weights, statistics = 88 + 16, 16
     assert record["bytes_down"] == record["bytes_up"] == 3 * 4 * (2 * weights + statistics)
 

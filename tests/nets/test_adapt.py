@@ -13,7 +13,8 @@ from fedmap.vector import Model
 
 
 class Mine(nn.Module):
-    """A net as people write it: no split, a bias in the last layer, dropout and batch norm on the way."""
+    """A net as people write it: no split, a bias in the last layer, dropout and batch norm on the
+    way."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
@@ -35,7 +36,9 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda maker: monkeypatch.setitem(NETS._things, "mine", maker)
 
 
-def test_a_registered_module_gives_the_same_logits_split_as_whole(register: Callable[..., None]) -> None:
+def test_a_registered_module_gives_the_same_logits_split_as_whole(
+    register: Callable[..., None],
+) -> None:
     whole: list[nn.Module] = []
 
     def maker(shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -52,11 +55,18 @@ def test_a_registered_module_gives_the_same_logits_split_as_whole(register: Call
     assert net.features(x).shape == (5, 5)
 
 
-def test_the_bias_of_the_last_layer_stays_and_is_part_of_the_classifier(register: Callable[..., None]) -> None:
+def test_the_bias_of_the_last_layer_stays_and_is_part_of_the_classifier(
+    register: Callable[..., None],
+) -> None:
     register(Mine)
     model = Model(build("mine", (1, 8, 8), 4, seed=0))
     assert model.classifier_part.stop - model.classifier_part.start == 4 * 5 + 4
-    assert model.names[-4:] == ["classifier.weight", "classifier.bias", "features.norm.running_mean", "features.norm.running_var"]
+    assert model.names[-4:] == [
+        "classifier.weight",
+        "classifier.bias",
+        "features.norm.running_mean",
+        "features.norm.running_var",
+    ]
     before = model(torch.zeros(1, 1, 8, 8))
     with torch.no_grad():
         model.vector[model.classifier_part][-4:] += 1
@@ -69,11 +79,11 @@ def test_an_adapted_module_trains_as_a_flat_vector(register: Callable[..., None]
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(16, 1, 8, 8, generator=generator), torch.arange(16) % 4
     first = cross_entropy(model(x), y).item()
-    optimiser = torch.optim.SGD([model.weights], lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD([model.weights], lr=0.1, momentum=0.9)
     for _ in range(60):
         model.grads.zero_()
         cross_entropy(model(x), y).backward()
-        optimiser.step()
+        optimizer.step()
     assert cross_entropy(model(x), y).item() < first / 2
 
 
@@ -85,7 +95,9 @@ def test_the_seed_decides_the_weights_of_an_adapted_module(register: Callable[..
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_adapting_changes_neither_the_mode_nor_the_statistics_nor_the_random_state(training: bool) -> None:
+def test_adapting_changes_neither_the_mode_nor_the_statistics_nor_the_random_state(
+    training: bool,
+) -> None:
     module = Mine((1, 8, 8), 4).train(training)
     before, state = module.norm.running_mean.clone(), torch.get_rng_state()
     net = adapt(module, (1, 8, 8), 4)
@@ -101,17 +113,25 @@ def test_a_single_linear_layer_is_a_net_whose_features_are_the_samples() -> None
 
 
 def test_a_layer_whose_size_the_first_sample_decides_works() -> None:
-    net = adapt(nn.Sequential(nn.Flatten(), nn.LazyLinear(7), nn.ReLU(), nn.LazyLinear(3)), (1, 4, 4), 3)
+    net = adapt(
+        nn.Sequential(nn.Flatten(), nn.LazyLinear(7), nn.ReLU(), nn.LazyLinear(3)), (1, 4, 4), 3
+    )
     assert net.classifier.weight.shape == (3, 7)
 
 
 def test_a_module_without_a_linear_layer_is_refused() -> None:
-    with pytest.raises(FedmapError, match=r"net Sequential has no linear layer; its last layer must be an nn\.Linear"):
+    with pytest.raises(
+        FedmapError,
+        match=r"net Sequential has no linear layer; its last layer must be an nn\.Linear",
+    ):
         adapt(nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten()), (1, 8, 8), 3)
 
 
 def test_a_last_layer_of_another_width_than_the_classes_is_refused() -> None:
-    with pytest.raises(FedmapError, match=r"net Mine: its last linear layer 'head\.last' has 7 outputs, but there are 4 classes"):
+    with pytest.raises(
+        FedmapError,
+        match=r"net Mine: its last linear layer 'head\.last' has 7 outputs, but there are 4 classes",
+    ):
         adapt(Mine((1, 8, 8), 7), (1, 8, 8), 4)
 
 
@@ -176,7 +196,10 @@ class Twice(nn.Module):
     ids=["registered first", "unused", "softmax", "relu", "two outputs", "cut", "called twice"],
 )
 def test_an_output_that_is_not_the_last_linear_layers_is_refused(module: nn.Module) -> None:
-    with pytest.raises(FedmapError, match=r"its output is not what its last linear layer .* gives; register the classifier last"):
+    with pytest.raises(
+        FedmapError,
+        match=r"its output is not what its last linear layer .* gives; register the classifier last",
+    ):
         adapt(module, (6,), 3)
 
 
@@ -185,7 +208,12 @@ def test_a_linear_layer_over_a_sequence_is_refused() -> None:
         adapt(nn.Linear(8, 3), (1, 8, 8), 3)
 
 
-def test_samples_that_a_module_does_not_take_get_one_sentence(register: Callable[..., None]) -> None:
+def test_samples_that_a_module_does_not_take_get_one_sentence(
+    register: Callable[..., None],
+) -> None:
     register(lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(5, classes)))
-    with pytest.raises(FedmapError, match=r"net mine cannot take samples of shape \(6,\): mat1 and mat2 shapes cannot be multiplied"):
+    with pytest.raises(
+        FedmapError,
+        match=r"net mine cannot take samples of shape \(6,\): mat1 and mat2 shapes cannot be multiplied",
+    ):
         build("mine", (6,), 3, seed=0)

@@ -50,7 +50,9 @@ def test_a_gradient_reaches_every_layer_and_a_step_against_it_lowers_the_loss(mo
     loss = cross_entropy(model(x), y)
     loss.backward()
     assert torch.isfinite(model.grads).all()
-    assert all(grad.any() for name, grad in model.named(model.grads).items() if name.endswith("weight"))
+    assert all(
+        grad.any() for name, grad in model.named(model.grads).items() if name.endswith("weight")
+    )
     with torch.no_grad():
         model.vector[: model.weight_count] -= 1e-3 * model.grads / model.grads.norm()
         assert cross_entropy(model(x), y) < loss
@@ -63,7 +65,9 @@ def test_it_trains_on_a_batch_of_one_sample(model: Model) -> None:
 
 
 def test_parameters_and_statistics_are_views_of_one_vector_in_its_order(model: Model) -> None:
-    tensors = dict(model.net.named_parameters()) | {n: b for n, b in model.net.named_buffers() if b.is_floating_point()}
+    tensors = dict(model.net.named_parameters()) | {
+        n: b for n, b in model.net.named_buffers() if b.is_floating_point()
+    }
     assert set(tensors) == set(model.names)
     at = 0
     for name in model.names:
@@ -74,8 +78,14 @@ def test_parameters_and_statistics_are_views_of_one_vector_in_its_order(model: M
 
 def test_the_classifier_is_the_last_of_the_weights_and_statistics_follow(model: Model) -> None:
     assert torch.equal(model.vector[model.classifier_part], model.net.classifier.weight.flatten())
-    assert model.classifier_part.stop == model.weight_count == sum(p.numel() for p in model.net.parameters())
-    assert len(model.buffers) == sum(b.numel() for b in model.net.buffers() if b.is_floating_point())
+    assert (
+        model.classifier_part.stop
+        == model.weight_count
+        == sum(p.numel() for p in model.net.parameters())
+    )
+    assert len(model.buffers) == sum(
+        b.numel() for b in model.net.buffers() if b.is_floating_point()
+    )
 
 
 def test_training_moves_the_running_statistics_inside_the_vector(model: Model) -> None:

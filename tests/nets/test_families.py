@@ -10,7 +10,7 @@ from fedmap.nets import NETS, Net, build, size
 from fedmap.nets.blocks import ConvBlock, ConvBlocks
 from fedmap.nets.resnet import Residual
 
-GREY28, GREY32, COLOUR = (1, 28, 28), (1, 32, 32), (3, 32, 32)
+GREY28, GREY32, COLOR = (1, 28, 28), (1, 32, 32), (3, 32, 32)
 
 
 def noise(*shape: int) -> torch.Tensor:
@@ -26,18 +26,20 @@ def noise(*shape: int) -> torch.Tensor:
         ("lenet", GREY32, 10, 61_696),
         ("lenet-2d", GREY32, 10, 50_954),
         ("lenet-2d-relu", GREY32, 10, 50_954),
-        ("tfcnn", COLOUR, 10, 66_560),
-        ("vgg8", COLOUR, 10, 3_915_904),
-        ("vgg8-bn", COLOUR, 100, 3_964_928),
-        ("vgg11", COLOUR, 100, 9_271_680),
-        ("vgg11-bn", COLOUR, 10, 9_231_104),
-        ("vgg16-bn", COLOUR, 100, 14_774_336),
-        ("resnet20", COLOUR, 10, 272_464),
-        ("resnet56", COLOUR, 10, 855_760),
+        ("tfcnn", COLOR, 10, 66_560),
+        ("vgg8", COLOR, 10, 3_915_904),
+        ("vgg8-bn", COLOR, 100, 3_964_928),
+        ("vgg11", COLOR, 100, 9_271_680),
+        ("vgg11-bn", COLOR, 10, 9_231_104),
+        ("vgg16-bn", COLOR, 100, 14_774_336),
+        ("resnet20", COLOR, 10, 272_464),
+        ("resnet56", COLOR, 10, 855_760),
         ("femnist", GREY28, 62, 115_584),
     ],
 )
-def test_a_net_has_as_many_parameters_as_the_papers(name: str, shape: tuple[int, ...], classes: int, parameters: int) -> None:
+def test_a_net_has_as_many_parameters_as_the_papers(
+    name: str, shape: tuple[int, ...], classes: int, parameters: int
+) -> None:
     assert size(name, shape, classes) == parameters
 
 
@@ -91,18 +93,31 @@ def test_a_net_computes_what_its_layers_spelled_out_compute(name: str) -> None:
 
 def test_the_deep_vgg_has_thirteen_convolutions_in_five_stages() -> None:
     with torch.device("meta"):
-        net = NETS["vgg16-bn"](COLOUR, 10)
-    kinds = [type(layer) for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.MaxPool2d)]
-    stage = {2: [nn.Conv2d, nn.BatchNorm2d] * 2 + [nn.MaxPool2d], 3: [nn.Conv2d, nn.BatchNorm2d] * 3 + [nn.MaxPool2d]}
+        net = NETS["vgg16-bn"](COLOR, 10)
+    kinds = [
+        type(layer)
+        for layer in net.modules()
+        if isinstance(layer, nn.Conv2d | nn.BatchNorm2d | nn.MaxPool2d)
+    ]
+    stage = {
+        2: [nn.Conv2d, nn.BatchNorm2d] * 2 + [nn.MaxPool2d],
+        3: [nn.Conv2d, nn.BatchNorm2d] * 3 + [nn.MaxPool2d],
+    }
     assert kinds == [*stage[2], *stage[2], *stage[3], *stage[3], *stage[3]]
 
 
 @pytest.mark.parametrize(("name", "depth"), [("resnet20", 3), ("resnet56", 9)])
-def test_a_resnet_has_three_stages_that_halve_the_image_as_the_channels_double(name: str, depth: int) -> None:
-    features = build(name, COLOUR, 10, seed=0).features
+def test_a_resnet_has_three_stages_that_halve_the_image_as_the_channels_double(
+    name: str, depth: int
+) -> None:
+    features = build(name, COLOR, 10, seed=0).features
     assert isinstance(features, nn.Sequential)
-    x = features.relu(features.norm(features.conv(noise(1, *COLOUR))))
-    for stage, shape in ((features.stage1, (16, 32, 32)), (features.stage2, (32, 16, 16)), (features.stage3, (64, 8, 8))):
+    x = features.relu(features.norm(features.conv(noise(1, *COLOR))))
+    for stage, shape in (
+        (features.stage1, (16, 32, 32)),
+        (features.stage2, (32, 16, 16)),
+        (features.stage3, (64, 8, 8)),
+    ):
         assert len(stage) == depth
         x = stage(x)
         assert x.shape == (1, *shape)
@@ -120,13 +135,18 @@ def test_a_residual_block_that_changes_the_shape_projects_its_input() -> None:
     nn.init.zeros_(block.norm2.weight)
     nn.init.ones_(block.shortcut.conv.weight)
     x = noise(2, 4, 8, 8)
-    expected = x[:, :, ::2, ::2].sum(1, keepdim=True).expand(-1, 8, -1, -1) / (1 + block.shortcut.norm.eps) ** 0.5
+    expected = (
+        x[:, :, ::2, ::2].sum(1, keepdim=True).expand(-1, 8, -1, -1)
+        / (1 + block.shortcut.norm.eps) ** 0.5
+    )
     torch.testing.assert_close(block(x), expected.relu())
 
 
 def test_the_two_nets_with_a_feature_of_two_dimensions_differ_by_relu_alone() -> None:
     x = noise(50, *GREY32)
-    with_relu, without = (build(name, GREY32, 10, seed=4).features(x) for name in ("lenet-2d-relu", "lenet-2d"))
+    with_relu, without = (
+        build(name, GREY32, 10, seed=4).features(x) for name in ("lenet-2d-relu", "lenet-2d")
+    )
     assert without.shape == (50, 2)
     assert bool((without < 0).any())
     assert torch.equal(with_relu, without.relu())
@@ -144,7 +164,14 @@ def test_larger_images_that_are_not_square_work_too(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("lenet", 16), ("lenet-2d", 16), ("tfcnn", 8), ("femnist", 8), ("resnet20", 8), ("resnet56", 8)]
+    [
+        ("lenet", 16),
+        ("lenet-2d", 16),
+        ("tfcnn", 8),
+        ("femnist", 8),
+        ("resnet20", 8),
+        ("resnet56", 8),
+    ]
     + [(name, 32) for name in ("vgg8", "vgg8-bn", "vgg11", "vgg11-bn", "vgg16-bn")],
 )
 def test_images_that_are_too_small_for_a_net_get_one_sentence(name: str, least: int) -> None:
@@ -153,7 +180,10 @@ def test_images_that_are_too_small_for_a_net_get_one_sentence(name: str, least: 
         assert size(name, shape, 10) is None
         with pytest.raises(FedmapError) as wrong:
             build(name, shape, 10, seed=0)
-        assert str(wrong.value) == f"net {name} cannot take samples of shape {shape}: it needs images of at least {least}x{least}"
+        assert (
+            str(wrong.value)
+            == f"net {name} cannot take samples of shape {shape}: it needs images of at least {least}x{least}"
+        )
 
 
 def test_vectors_go_into_the_mlp() -> None:
@@ -172,15 +202,21 @@ def test_the_seed_decides_the_weights(name: str) -> None:
 
 
 def test_convolutions_start_with_the_variance_that_keeps_gradients_alive() -> None:
-    net = build("vgg8", COLOUR, 10, seed=0)
+    net = build("vgg8", COLOR, 10, seed=0)
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d):
-            assert layer.weight.std().item() == pytest.approx((2 / (layer.out_channels * 9)) ** 0.5, rel=0.1)
+            assert layer.weight.std().item() == pytest.approx(
+                (2 / (layer.out_channels * 9)) ** 0.5, rel=0.1
+            )
             assert not layer.bias.any()
 
 
 @pytest.mark.parametrize(
-    "plan", [[ConvBlock(3, 3, 0, False)], [ConvBlock(3, 5, 2, True), ConvBlock(4, 3, 1, False), ConvBlock(2, 2, 0, True)]]
+    "plan",
+    [
+        [ConvBlock(3, 3, 0, False)],
+        [ConvBlock(3, 5, 2, True), ConvBlock(4, 3, 1, False), ConvBlock(2, 2, 0, True)],
+    ],
 )
 def test_conv_blocks_know_how_much_comes_out(plan: list[ConvBlock]) -> None:
     blocks = ConvBlocks(2, plan)
@@ -190,16 +226,26 @@ def test_conv_blocks_know_how_much_comes_out(plan: list[ConvBlock]) -> None:
 @pytest.mark.parametrize("name", ["lenet", "tfcnn", "femnist", "vgg8"])
 def test_convolutions_have_readable_names_in_files(name: str) -> None:
     with torch.device("meta"):
-        net = NETS[name](COLOUR, 10)
+        net = NETS[name](COLOR, 10)
     assert isinstance(net, Net)
     assert list(net.state_dict())[:2] == ["features.blocks.0.weight", "features.blocks.0.bias"]
     assert list(net.state_dict())[-1] == "classifier.weight"
 
 
-def test_the_list_of_nets_shows_each_with_its_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(NETS._things, "for-large-images", lambda shape, classes: build("vgg8", (1, 8, 8), classes, 0))
+def test_the_list_of_nets_shows_each_with_its_size(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        NETS._things,
+        "for-large-images",
+        lambda shape, classes: build("vgg8", (1, 8, 8), classes, 0),
+    )
     lists.nets()
-    rows = {row.split()[0]: row.split()[1] for row in capsys.readouterr().out.splitlines() if row[:1].isalnum()}
+    rows = {
+        row.split()[0]: row.split()[1]
+        for row in capsys.readouterr().out.splitlines()
+        if row[:1].isalnum()
+    }
     assert set(NETS) <= set(rows)
     assert rows["vgg16-bn"] == "14,727,104"
     assert rows["for-large-images"] == "-"

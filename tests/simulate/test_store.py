@@ -83,12 +83,17 @@ def test_clients_that_never_took_part_take_no_room_on_the_disk(tmp_path: Path) -
     assert path.stat().st_blocks * 512 < 3_000_000
 
 
-def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = StateStore(INITIAL, 3, tmp_path / "states.bin")
 
     def full(*given: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(FedmapError, match=r"cannot write .*states\.bin: No space left on device; whole rounds are kept"):
+    with pytest.raises(
+        FedmapError,
+        match=r"cannot write .*states\.bin: No space left on device; whole rounds are kept",
+    ):
         store.put(1, 1, state(1))

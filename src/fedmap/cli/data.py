@@ -8,7 +8,12 @@ import typer
 app = typer.Typer(help="Show, check and download datasets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="a dataset of `fedmap data list`")]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="folder with datasets, searched before FEDMAP_DATA and the cache")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", help="folder with datasets, searched before FEDMAP_DATA and the cache"
+    ),
+]
 
 
 @app.command("list")
@@ -17,22 +22,29 @@ def list_(data_dir: DataDir = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from fedmap.data.catalog import listed
-    from fedmap.data.find import places
+    from fedmap.data.locate import places
+    from fedmap.data.verify import listed
 
     table = Table("dataset", "where", "what it is", box=None, header_style="bold")
     for row in listed(data_dir):
-        where = f"{row.folder} ({row.place})" if row.folder else row.place or f"not there: fedmap data get {row.name}"
+        where = (
+            f"{row.folder} ({row.place})"
+            if row.folder
+            else row.place or f"not there: fedmap data get {row.name}"
+        )
         table.add_row(row.name, where, row.line)
     console = Console()
     console.print(table)
-    console.print("searched: " + ", ".join(f"{place} ({what})" for place, what in places(data_dir)), soft_wrap=True)
+    console.print(
+        "searched: " + ", ".join(f"{place} ({what})" for place, what in places(data_dir)),
+        soft_wrap=True,
+    )
 
 
 @app.command()
 def check(name: Name, data_dir: DataDir = None) -> None:
     """Verify the counts and the published checksums of a dataset's official files."""
-    from fedmap.data.catalog import check as run
+    from fedmap.data.verify import check as run
     from fedmap.errors import FedmapError
 
     report = run(name, data_dir)
@@ -46,12 +58,26 @@ def check(name: Name, data_dir: DataDir = None) -> None:
 
 @app.command()
 def get(name: Name, data_dir: DataDir = None) -> None:
-    """Download a dataset's official archive, check it and unpack it. An interrupted download goes on where it stopped."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    """Download a dataset's official archive, check it and unpack it. An interrupted download goes
+    on where it stopped."""
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     from fedmap.data.download import get as run
 
-    with Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as bars:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    ) as bars:
         tasks = {}
 
         def show(file: str, done: int, total: int) -> None:

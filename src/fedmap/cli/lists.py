@@ -9,12 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedmap.data import DATASETS
-from fedmap.data.source import FORMATS
+from fedmap.data.registry import FORMATS
 from fedmap.methods import METHODS, find_method
 from fedmap.nets import NETS, line, size
+from fedmap.paper import STUDIES
 from fedmap.params import allowed
 from fedmap.partitions import PARTITIONS
-from fedmap.study import STUDIES
 
 
 def console() -> Console:
@@ -41,20 +41,31 @@ def methods(name: str | None) -> None:
     if name is None:
         grid = table("method", "what it is", "parameters")
         for key, method in sorted(METHODS.items()):
-            grid.add_row(key, method.line(), ", ".join(f"{n}={f.default}" for n, f in method.Params.model_fields.items()))
+            grid.add_row(
+                key,
+                method.line(),
+                ", ".join(f"{n}={f.default}" for n, f in method.Params.model_fields.items()),
+            )
         screen.print(grid)
         screen.print("\nfedmap methods NAME shows one with its parameters.")
         return
     method = find_method(name)
-    screen.print(f"[bold]{method.__name__}[/bold]\n{escape(inspect.getdoc(method) or '')}", highlight=False)
+    screen.print(
+        f"[bold]{method.__name__}[/bold]\n{escape(inspect.getdoc(method) or '')}", highlight=False
+    )
     if method.Params.model_fields:
         screen.print()
         screen.print(params_table(method.Params))
     for preset, chosen in method.presets.items():
-        screen.print(f"\n-p preset={preset}: " + ", ".join(f"{n}={v}" for n, v in chosen.items()), highlight=False)
+        screen.print(
+            f"\n-p preset={preset}: " + ", ".join(f"{n}={v}" for n, v in chosen.items()),
+            highlight=False,
+        )
     if method.groups:
         screen.print(
-            "\nthe paper tries: " + "; ".join(", ".join(f"{n}={v}" for n, v in group.items()) for group in method.groups), highlight=False
+            "\nthe paper tries: "
+            + "; ".join(", ".join(f"{n}={v}" for n, v in group.items()) for group in method.groups),
+            highlight=False,
         )
 
 
@@ -68,10 +79,17 @@ def nets() -> None:
 
 
 def datasets() -> None:
-    grid = table("dataset", "what it is", "net", "clients", "rounds", "fraction", "epochs", "batch", "lr")
+    grid = table(
+        "dataset", "what it is", "net", "clients", "rounds", "fraction", "epochs", "batch", "lr"
+    )
     for name, source in DATASETS.items():
         d = source.defaults
-        grid.add_row(name, escape(source.line), d.net, *(f"{v:g}" for v in (d.clients, d.rounds, d.fraction, d.epochs, d.batch, d.lr)))
+        grid.add_row(
+            name,
+            escape(source.line),
+            d.net,
+            *(f"{v:g}" for v in (d.clients, d.rounds, d.fraction, d.epochs, d.batch, d.lr)),
+        )
     for name, reader in FORMATS.items():
         grid.add_row(f"{name}:PATH", escape(reader.line))
     console().print(grid)
@@ -89,5 +107,7 @@ def partitions() -> None:
 def studies() -> None:
     grid = table("study", "what it shows", "paper", "columns", "methods")
     for name, study in STUDIES.items():
-        grid.add_row(name, study.line, study.paper, "; ".join(study.columns), ", ".join(study.methods))
+        grid.add_row(
+            name, study.line, study.paper, "; ".join(study.columns), ", ".join(study.methods)
+        )
     console().print(grid)

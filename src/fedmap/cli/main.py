@@ -1,4 +1,5 @@
-"""The command line. Every command is thin: it reads options, calls the library and shows what comes back."""
+"""The command line. Every command is thin: it reads options, calls the library and shows what comes
+back."""
 
 import json
 import os
@@ -13,7 +14,8 @@ import typer
 from fedmap.cli import data
 from fedmap.errors import FedmapError
 
-# torch and the rest of fedmap are imported inside the commands: `fedmap --help` must not wait for them.
+# torch and the rest of fedmap are imported inside the commands: `fedmap --help` must not wait for
+# them.
 if TYPE_CHECKING:
     from fedmap.simulate import Result, Settings
 
@@ -31,45 +33,111 @@ app.add_typer(data.app, name="data", rich_help_panel="Data")
 WHAT, CLIENTS, TRAINING, HOW = "What to run", "Data and clients", "Training", "How to run it"
 
 
-def option(flag: str, help: str, panel: str | None = None, short: str | None = None, metavar: str | None = None) -> Any:
-    return typer.Option(*([short] if short else []), flag, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
+def option(
+    flag: str,
+    help: str,
+    panel: str | None = None,
+    short: str | None = None,
+    metavar: str | None = None,
+) -> Any:
+    return typer.Option(
+        *([short] if short else []),
+        flag,
+        help=help,
+        rich_help_panel=panel,
+        metavar=metavar,
+        show_default=False,
+    )
 
 
-# The options' Python names are the settings' names, so that a command hands on what was given as it is.
-Method = Annotated[str | None, option("--method", "The method, see [b]fedmap methods[/b] (map).", WHAT)]
-Methods = Annotated[str, option("--methods", "Methods to compare, with commas (fedavg,fedrs,fedphp,map).", WHAT)]
-Params = Annotated[list[str] | None, option("--param", "A parameter of the method; can be repeated.", WHAT, "-p", "NAME=VALUE")]
+# The options' Python names are the settings' names, so that a command hands on what was given as it
+# is.
+Method = Annotated[
+    str | None, option("--method", "The method, see [b]fedmap methods[/b] (map).", WHAT)
+]
+Methods = Annotated[
+    str, option("--methods", "Methods to compare, with commas (fedavg,fedrs,fedphp,map).", WHAT)
+]
+Params = Annotated[
+    list[str] | None,
+    option("--param", "A parameter of the method; can be repeated.", WHAT, "-p", "NAME=VALUE"),
+]
 Net = Annotated[str | None, option("--net", "The network, see [b]fedmap nets[/b].", WHAT)]
-Data = Annotated[str | None, option("--data", "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH (fashion-mini).", CLIENTS)]
+Data = Annotated[
+    str | None,
+    option(
+        "--data",
+        "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH (fashion-mini).",
+        CLIENTS,
+    ),
+]
 DataDir = Annotated[str | None, option("--data-dir", "Folder of the dataset's files.", CLIENTS)]
-Samples = Annotated[int | None, option("--samples", "Training samples to use, and the same share of the test set (all).", CLIENTS)]
+Samples = Annotated[
+    int | None,
+    option(
+        "--samples", "Training samples to use, and the same share of the test set (all).", CLIENTS
+    ),
+]
 Clients = Annotated[int | None, option("--clients", "Clients in the federation.", CLIENTS)]
 Kind = Annotated[
     str | None,
     option(
         "--partition",
-        "How samples are shared out, see [b]fedmap partitions[/b] (natural where the data has owners, else incomplete).",
+        "How samples are shared out, see [b]fedmap partitions[/b] (natural where the data has "
+        "owners, else incomplete).",
         CLIENTS,
     ),
 ]
 KindParams = Annotated[
-    list[str] | None, option("--partition-param", "A parameter of the partition; can be repeated.", CLIENTS, metavar="NAME=VALUE")
+    list[str] | None,
+    option(
+        "--partition-param",
+        "A parameter of the partition; can be repeated.",
+        CLIENTS,
+        metavar="NAME=VALUE",
+    ),
 ]
 Rounds = Annotated[int | None, option("--rounds", "Communication rounds T.", TRAINING)]
-Fraction = Annotated[float | None, option("--fraction", "Share Q of the clients in each round.", TRAINING)]
+Fraction = Annotated[
+    float | None, option("--fraction", "Share Q of the clients in each round.", TRAINING)
+]
 Epochs = Annotated[float | None, option("--epochs", "Local epochs E.", TRAINING)]
 Batch = Annotated[int | None, option("--batch", "Batch size.", TRAINING)]
 Lr = Annotated[float | None, option("--lr", "Learning rate of local SGD.", TRAINING)]
 Momentum = Annotated[float | None, option("--momentum", "Momentum of local SGD (0.9).", TRAINING)]
-Decay = Annotated[float | None, option("--weight-decay", "Weight decay of local SGD (1e-5).", TRAINING)]
-Clip = Annotated[float | None, option("--clip", "Longest gradient of a local step (no limit).", TRAINING)]
-Warmup = Annotated[int | None, option("--warmup-rounds", "Rounds over which the learning rate rises to its value (0).", TRAINING)]
-Weights = Annotated[str | None, option("--server-weights", "How the server weighs uploads: uniform or samples (uniform).", TRAINING)]
+Decay = Annotated[
+    float | None, option("--weight-decay", "Weight decay of local SGD (1e-5).", TRAINING)
+]
+Clip = Annotated[
+    float | None, option("--clip", "Longest gradient of a local step (no limit).", TRAINING)
+]
+Warmup = Annotated[
+    int | None,
+    option(
+        "--warmup-rounds", "Rounds over which the learning rate rises to its value (0).", TRAINING
+    ),
+]
+Weights = Annotated[
+    str | None,
+    option(
+        "--server-weights", "How the server weighs uploads: uniform or samples (uniform).", TRAINING
+    ),
+]
 Seed = Annotated[int | None, option("--seed", "Seed of everything that is drawn (0).", TRAINING)]
-KindSeed = Annotated[int | None, option("--partition-seed", "Seed of the partition (the same as --seed).", CLIENTS)]
+KindSeed = Annotated[
+    int | None, option("--partition-seed", "Seed of the partition (the same as --seed).", CLIENTS)
+]
 Seeds = Annotated[str, option("--seeds", "Seeds to run, with commas (0).", TRAINING)]
-Workers = Annotated[int | None, option("--workers", "Processes (all cores); the result is the same for any number.", HOW)]
-Kernels = Annotated[str | None, option("--kernels", "Who does convolutions and sparse products: auto, native or torch (auto).", HOW)]
+Workers = Annotated[
+    int | None,
+    option("--workers", "Processes (all cores); the result is the same for any number.", HOW),
+]
+Kernels = Annotated[
+    str | None,
+    option(
+        "--kernels", "Who does convolutions and sparse products: auto, native or torch (auto).", HOW
+    ),
+]
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
@@ -79,7 +147,11 @@ def given(context: typer.Context) -> dict[str, Any]:
     """The settings among the options of a command that were given."""
     from fedmap.simulate import Settings
 
-    chosen = {name: value for name, value in context.params.items() if name in Settings.model_fields and value is not None}
+    chosen = {
+        name: value
+        for name, value in context.params.items()
+        if name in Settings.model_fields and value is not None
+    }
     for name, flag in (("params", "-p"), ("partition_params", "--partition-param")):
         if name in chosen:
             chosen[name] = values(chosen[name], flag)
@@ -124,7 +196,9 @@ def stoppable(folder: Path, resume: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nstopped; whole rounds are kept in {folder}. Go on with: {resume}", file=sys.stderr)
+        print(
+            f"\nstopped; whole rounds are kept in {folder}. Go on with: {resume}", file=sys.stderr
+        )
         raise typer.Exit(130) from None
 
 
@@ -135,7 +209,10 @@ def one_run(made: "Settings", out: Path | None, resume: bool, quiet: bool, as_js
     federation = made.federation()
     made = made.resolved(federation)
     folder = out or Path("runs") / made.name
-    with stoppable(folder, f"fedmap resume {folder}"), show.Display(quiet or as_json).shown() as display:
+    with (
+        stoppable(folder, f"fedmap resume {folder}"),
+        show.Display(quiet or as_json).shown() as display,
+    ):
         result = Run(made, federation, folder).go(resume, display.a_run(made.label, made.rounds))
     show.results({made.label: [result]}, as_json)
     if not as_json:
@@ -156,8 +233,8 @@ def run(
 ) -> None:  # fmt: skip
     """Train with one method on one federation.
 
-    What is not given is the paper's value for the dataset, and the method's own default. For example:
-    fedmap run --method map --data fashion-mini --net lenet -p alpha=0.5"""
+    What is not given is the paper's value for the dataset, and the method's own default. For
+    example: fedmap run --method map --data fashion-mini --net lenet -p alpha=0.5"""
     from fedmap.simulate import read_toml, settings
 
     base, chosen = read_toml(file) if file else {}, given(context)
@@ -172,7 +249,8 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
     workers: Workers = None, quiet: Quiet = False, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Go on with a run that was stopped, from its last whole round; the result is the same as if it had not been."""
+    """Go on with a run that was stopped, from its last whole round; the result is the same as if it
+    had not been."""
     from fedmap.simulate import read_toml, settings
 
     if not (folder / "run.toml").exists():
@@ -180,18 +258,32 @@ def resume(
     base = read_toml(folder / "run.toml")
     if base.get("data") == "arrays":
         raise FedmapError(
-            f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., out={str(folder)!r}, resume=True)"
+            f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
+            f"out={str(folder)!r}, resume=True)"
         )
-    one_run(settings(base | ({"workers": workers} if workers else {})), folder, True, quiet, as_json)
+    one_run(
+        settings(base | ({"workers": workers} if workers else {})), folder, True, quiet, as_json
+    )
 
 
-def comparison(base: dict[str, Any], methods: list[str], seeds: list[int], folder: Path, quiet: bool, as_json: bool) -> None:
-    """Each method with each seed, on the same federation for a seed; then the table and the pictures."""
+def comparison(
+    base: dict[str, Any],
+    methods: list[str],
+    seeds: list[int],
+    folder: Path,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Each method with each seed, on the same federation for a seed; then the table and the
+    pictures."""
     from fedmap.cli import show
     from fedmap.report import plots
     from fedmap.simulate import Run, settings
 
-    all_settings = {method: [settings(base | {"method": method, "seed": seed}) for seed in seeds] for method in methods}
+    all_settings = {
+        method: [settings(base | {"method": method, "seed": seed}) for seed in seeds]
+        for method in methods
+    }
     results: dict[str, list[Result]] = {method: [] for method in methods}
     first = None
     with stoppable(folder, "the same command"), show.Display(quiet or as_json).shown() as display:
@@ -200,14 +292,25 @@ def comparison(base: dict[str, Any], methods: list[str], seeds: list[int], folde
             first = first or federation
             for method in methods:
                 made = all_settings[method][i].resolved(federation)
-                on_round = display.a_run(made.label + (f" #{seed}" if len(seeds) > 1 else ""), made.rounds)
+                on_round = display.a_run(
+                    made.label + (f" #{seed}" if len(seeds) > 1 else ""), made.rounds
+                )
                 results[method].append(Run(made, federation, folder / made.name).go(True, on_round))
     results = {all_settings[method][0].label: runs for method, runs in results.items()}
     show.results(results, as_json)
     assert first is not None
-    pictures = [plots.curves(results, folder / "curves.png"), plots.holdings(first, folder / "partition.png")]
+    pictures = [
+        plots.curves(results, folder / "curves.png"),
+        plots.holdings(first, folder / "partition.png"),
+    ]
     if not as_json:
-        print("\n" + "\n".join(f"{what}: {path}" for what, path in zip(("curves", "partition"), pictures, strict=True)))
+        print(
+            "\n"
+            + "\n".join(
+                f"{what}: {path}"
+                for what, path in zip(("curves", "partition"), pictures, strict=True)
+            )
+        )
         print(f"run folders: {folder}")
 
 
@@ -226,7 +329,14 @@ def compare(
 
     Stopped and started again, it skips what is done."""
     base = {"workers": cores()} | given(context)
-    comparison(base, listed(methods, "--methods"), seed_list(seeds), out or Path("runs/compare"), quiet, as_json)
+    comparison(
+        base,
+        listed(methods, "--methods"),
+        seed_list(seeds),
+        out or Path("runs/compare"),
+        quiet,
+        as_json,
+    )
 
 
 @app.command(rich_help_panel="Train")
@@ -234,9 +344,18 @@ def demo(
     rounds: Annotated[int, typer.Option("--rounds", help="Communication rounds.")] = 20,
     workers: Workers = None, out: Out = None, quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """See it work, in under two minutes: four methods on 20 clients that each miss some of Fashion-MNIST's classes."""
-    base = {"data": "fashion-mini", "net": "lenet", "clients": 20, "rounds": rounds, "workers": workers or cores()}
-    comparison(base, ["fedavg", "fedrs", "fedphp", "map"], [0], out or Path("runs/demo"), quiet, False)
+    """See it work, in under two minutes: four methods on 20 clients that each miss some of
+    Fashion-MNIST's classes."""
+    base = {
+        "data": "fashion-mini",
+        "net": "lenet",
+        "clients": 20,
+        "rounds": rounds,
+        "workers": workers or cores(),
+    }
+    comparison(
+        base, ["fedavg", "fedrs", "fedphp", "map"], [0], out or Path("runs/demo"), quiet, False
+    )
 
 
 @app.command(rich_help_panel="The paper")
@@ -255,7 +374,8 @@ def study(
 ) -> None:  # fmt: skip
     """Make a table or figure of the paper, beside the published numbers.
 
-    It shows first what there is to do and how long it will take. Stopped and started again, it skips what is done."""
+    It shows first what there is to do and how long it will take. Stopped and started again, it
+    skips what is done."""
     from fedmap.cli import lists, studies
 
     if name is None:
@@ -290,26 +410,46 @@ def partition(
     holders = federation.observed.sum(0)
     numbers = {
         "clients": len(federation),
-        "training_samples_per_client": {"mean": float(sizes.mean()), "least": int(sizes.min()), "most": int(sizes.max())},
-        "observed_classes_per_client": {"mean": float(held.mean()), "least": int(held.min()), "most": int(held.max())},
+        "training_samples_per_client": {
+            "mean": float(sizes.mean()),
+            "least": int(sizes.min()),
+            "most": int(sizes.max()),
+        },
+        "observed_classes_per_client": {
+            "mean": float(held.mean()),
+            "least": int(held.min()),
+            "most": int(held.max()),
+        },
         "clients_per_class": {"least": int(holders.min()), "most": int(holders.max())},
         "global_test_samples": len(federation.test_y),
     }
     if as_json:
         print(json.dumps(numbers, indent=1))
     else:
-        print(f"{federation.dataset.name}, partition {made.partition}, seed {made.seed}: {federation.classes} classes")
+        print(
+            f"{federation.dataset.name}, partition {made.partition}, seed {made.seed}: "
+            f"{federation.classes} classes"
+        )
         for name, value in numbers.items():
-            words = ", ".join(f"{k} {v:g}" for k, v in value.items()) if isinstance(value, dict) else f"{value}"
+            words = (
+                ", ".join(f"{k} {v:g}" for k, v in value.items())
+                if isinstance(value, dict)
+                else f"{value}"
+            )
             print(f"  {name.replace('_', ' ')}: {words}")
     if plot:
         from fedmap.report import plots
 
-        print(f"picture: {plots.holdings(federation, plot)}", file=sys.stderr if as_json else sys.stdout)
+        print(
+            f"picture: {plots.holdings(federation, plot)}",
+            file=sys.stderr if as_json else sys.stdout,
+        )
 
 
 @app.command(rich_help_panel="What there is")
-def methods(name: Annotated[str | None, typer.Argument(help="Show this one with its parameters.")] = None) -> None:
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show this one with its parameters.")] = None,
+) -> None:
     """The methods, with their parameters, defaults and ranges."""
     from fedmap.cli import lists
 
@@ -341,7 +481,9 @@ def partitions() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def version(version: Annotated[bool, typer.Option("--version", help="The version.", is_eager=True)] = False) -> None:
+def version(
+    version: Annotated[bool, typer.Option("--version", help="The version.", is_eager=True)] = False,
+) -> None:
     if version:
         from importlib.metadata import version as of
 

@@ -1,4 +1,5 @@
-"""What a person sees while runs go on and when they are done: progress on standard error, tables on standard output."""
+"""What a person sees while runs go on and when they are done: progress on standard error, tables on
+standard output."""
 
 import json
 import sys
@@ -30,7 +31,8 @@ def duration(seconds: float) -> str:
 
 
 class Display:
-    """Progress of one or more runs: a live display on a terminal, plain lines elsewhere, nothing when quiet."""
+    """Progress of one or more runs: a live display on a terminal, plain lines elsewhere, nothing
+    when quiet."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
@@ -60,13 +62,19 @@ class Display:
             return lambda record: None
         if self.live is None:
             return self._plain(name, rounds)
-        live, task = self.live, self.live.add_task(name, total=rounds, global_="    -", personal="    -")
+        live, task = (
+            self.live,
+            self.live.add_task(name, total=rounds, global_="    -", personal="    -"),
+        )
         for finished in live.task_ids[:-8]:  # as many lines as any terminal shows
             live.update(finished, visible=False)
 
         def update(record: Record) -> None:
             live.update(
-                task, completed=record["round"], global_=percent(record["global_accuracy"]), personal=percent(record["personal_accuracy"])
+                task,
+                completed=record["round"],
+                global_=percent(record["global_accuracy"]),
+                personal=percent(record["personal_accuracy"]),
             )
 
         return update
@@ -80,13 +88,18 @@ class Display:
             first = first or number  # a resumed run begins later
             left = (time.perf_counter() - began) / (number - first + 1) * (rounds - number)
             both = f"global {percent(record['global_accuracy'])}  personal {percent(record['personal_accuracy'])}"
-            print(f"{name}  round {number}/{rounds}  {both}  {left:.0f} s left", file=sys.stderr, flush=True)
+            print(
+                f"{name}  round {number}/{rounds}  {both}  {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
 
         return line
 
 
 def results(table: dict[str, list[Result]], as_json_: bool) -> None:
-    """The comparison on standard output: a table for people, Markdown where it is piped, JSON where it is asked for."""
+    """The comparison on standard output: a table for people, Markdown where it is piped, JSON where
+    it is asked for."""
     console = Console()
     if as_json_:
         print(json.dumps(as_json(table), indent=1))

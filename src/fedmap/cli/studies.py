@@ -11,18 +11,28 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fedmap.cli.show import duration
-from fedmap.study import STUDIES
-from fedmap.study.base import OnStep, Work
-from fedmap.study.carry import Plan, carry_out, plan, said, write_report
+from fedmap.experiment.plan import Plan, carry_out, plan
+from fedmap.experiment.work import OnStep, Work
+from fedmap.paper import STUDIES
+from fedmap.paper.report import said, write_report
 
 
-def study(name: str, scale: str, chosen: dict[str, Any], out: Path, runs: Path, plan_only: bool, report_only: bool, quiet: bool) -> None:
+def study(
+    name: str,
+    scale: str,
+    chosen: dict[str, Any],
+    out: Path,
+    runs: Path,
+    plan_only: bool,
+    report_only: bool,
+    quiet: bool,
+) -> None:
     its = STUDIES[name]
     choice = its.choice(scale, **chosen)
     screen = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     screen.print(f"{name}: {its.line}. {said(its.cuts(choice.scale))}")
     if not report_only:
-        planned = plan(its, choice, runs)
+        planned = plan(its.work(choice), runs)
         show_plan(planned, screen)
         if plan_only:
             return
@@ -35,7 +45,8 @@ def study(name: str, scale: str, chosen: dict[str, Any], out: Path, runs: Path, 
 
 def show_plan(planned: Plan, screen: Console) -> None:
     screen.print(
-        f"{len(planned.left)} to do, {len(planned.done)} done already; about {duration(planned.seconds)} on this machine as it is now"
+        f"{len(planned.left)} to do, {len(planned.done)} done already; about "
+        f"{duration(planned.seconds)} on this machine as it is now"
     )
     for work, seconds in planned.left:
         screen.print(f"  {work.label}: {work.steps} steps, {duration(seconds)}")
@@ -56,9 +67,16 @@ class Progression:
         if self.screen.quiet or not self.screen.is_terminal:
             yield self
             return
-        columns = (TextColumn("{task.description:<44}"), BarColumn(bar_width=24), TextColumn("{task.fields[now]}"), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description:<44}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[now]}"),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=self.screen) as self.live:
-            self.whole = self.live.add_task("the whole study", total=sum(self.planned.values()) or 1, now="")
+            self.whole = self.live.add_task(
+                "the whole study", total=sum(self.planned.values()) or 1, now=""
+            )
             yield self
 
     def of(self, work: Work) -> OnStep:
@@ -74,12 +92,19 @@ class Progression:
             nonlocal first
             first = step - 1 if first is None else first  # resumed work begins later
             passed = before + planned * (step - first) / max(work.steps - first, 1)
-            left = (time.monotonic() - self.began) / max(passed, 1e-9) * (sum(self.planned.values()) - passed)
+            left = (
+                (time.monotonic() - self.began)
+                / max(passed, 1e-9)
+                * (sum(self.planned.values()) - passed)
+            )
             if self.live and task is not None:
                 self.live.update(task, completed=step, now=now)
                 self.live.update(self.whole, completed=passed, now=f"{duration(left)} left")
             elif step == work.steps or step % 10 == 0:
-                self.screen.print(f"{work.label}: {step}/{work.steps}  {now}  ({duration(left)} of the whole left)")
+                self.screen.print(
+                    f"{work.label}: {step}/{work.steps}  {now}  ({duration(left)} of the whole "
+                    "left)"
+                )
                 sys.stderr.flush()
 
         return on_step

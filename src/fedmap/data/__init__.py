@@ -1,13 +1,22 @@
-"""Datasets: readers of official files and of the user's own data. Each gives one `Dataset`; who gets which sample is decided later."""
+"""Datasets: readers of official files and of the user's own data. Each gives one `Dataset`; who
+gets which sample is decided later."""
 
-from fedmap.data import cifar, cinic, femnist, mnist  # noqa: F401 (each registers its sets)
-from fedmap.data.arrays import from_clients
 from fedmap.data.dataset import Dataset, Defaults
-from fedmap.data.folder import read_folder
-from fedmap.data.huggingface import from_huggingface
-from fedmap.data.npz import read_npz
-from fedmap.data.parquet import read_parquet
-from fedmap.data.source import DATASETS, FORMATS, Format, Source, load, register_dataset, register_format
+from fedmap.data.official import cifar, cinic, femnist, mnist  # noqa: F401 (each registers its sets)
+from fedmap.data.own.arrays import from_clients
+from fedmap.data.own.folder import read_folder
+from fedmap.data.own.huggingface import from_huggingface
+from fedmap.data.own.npz import read_npz
+from fedmap.data.own.parquet import read_parquet
+from fedmap.data.registry import (
+    DATASETS,
+    FORMATS,
+    Format,
+    Source,
+    load,
+    register_dataset,
+    register_format,
+)
 from fedmap.data.synthetic import synthetic
 
 __all__ = [

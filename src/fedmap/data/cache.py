@@ -1,4 +1,5 @@
-"""Decoded sets as memory-mapped arrays in the user's cache: the second start is fast, and all processes share one copy."""
+"""Decoded sets as memory-mapped arrays in the user's cache: the second start is fast, and all
+processes share one copy."""
 
 import hashlib
 import logging
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedmap.data.find import cache_dir
+from fedmap.data.locate import cache_dir
 
 Arrays = dict[str, npt.NDArray[Any]]
 VERSION = 1  # raise it when a reader starts to decode differently
@@ -24,8 +25,14 @@ FORGOTTEN = 60 * 24 * 3600  # seconds after which an entry that nobody read is r
 log = logging.getLogger(__name__)
 
 
-def cached(name: str, files: Iterable[Path | os.DirEntry[str]], decode: Callable[[], Arrays], *settings: object) -> Arrays:
-    """The decoded arrays, from the cache if these very files were decoded before. A cache that fails never stops a run."""
+def cached(
+    name: str,
+    files: Iterable[Path | os.DirEntry[str]],
+    decode: Callable[[], Arrays],
+    *settings: object,
+) -> Arrays:
+    """The decoded arrays, from the cache if these very files were decoded before. A cache that
+    fails never stops a run."""
     entry = cache_dir() / "decoded" / f"{name}-{_key(name, files, settings)}"
     try:
         return _read(entry)
@@ -49,12 +56,17 @@ def _key(name: str, files: Iterable[Path | os.DirEntry[str]], settings: tuple[ob
     digest = hashlib.sha256(repr((VERSION, name, settings)).encode())
     for file in files:
         stat = file.stat()
-        digest.update(f"{os.path.abspath(file)}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode(errors="surrogateescape"))
+        digest.update(
+            f"{os.path.abspath(file)}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode(
+                errors="surrogateescape"
+            )
+        )
     return digest.hexdigest()[:24]
 
 
 def _read(entry: Path) -> Arrays:
-    """Copy-on-write maps: torch wants writable memory, yet no page is copied as long as nobody writes."""
+    """Copy-on-write maps: torch wants writable memory, yet no page is copied as long as nobody
+    writes."""
     arrays: Arrays = {}
     for name in (entry / "names").read_text().split():
         arrays[name] = np.load(entry / f"{name}.npy", mmap_mode="c", allow_pickle=False)
@@ -68,7 +80,9 @@ def _write(entry: Path, arrays: Arrays) -> None:
     entry.parent.mkdir(parents=True, exist_ok=True)
     for old in entry.parent.iterdir():
         with suppress(FileNotFoundError):  # another process tidies up too
-            if old.stat().st_mtime < time.time() - (ABANDONED if old.name.startswith(".part-") else FORGOTTEN):
+            if old.stat().st_mtime < time.time() - (
+                ABANDONED if old.name.startswith(".part-") else FORGOTTEN
+            ):
                 shutil.rmtree(old, ignore_errors=True)
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=entry.parent))
     try:

@@ -1,4 +1,5 @@
-"""What a dataset is: images (or vectors) and labels as tensors, the class names, and how the paper trains on it."""
+"""What a dataset is: images (or vectors) and labels as tensors, the class names, and how the paper
+trains on it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -25,8 +26,9 @@ class Defaults:
 class Dataset:
     """Samples and labels. Images stay uint8 until a client uses them; vectors are float32.
 
-    Data that comes with its clients has `owner`. If it has no test set of its own, `test_x` and `test_y` are empty (but of the
-    right shape), and the federation takes the union of the clients' local tests as the global test set.
+    Data that comes with its clients has `owner`. If it has no test set of its own, `test_x` and
+    `test_y` are empty (but of the right shape), and the federation takes the union of the clients'
+    local tests as the global test set.
     """
 
     name: str
@@ -38,39 +40,68 @@ class Dataset:
     mean: tuple[float, ...] = ()  # per channel, of pixels in 0..1
     std: tuple[float, ...] = ()
     augment: bool = False  # random crop with padding 4 and horizontal flip while training
-    owner: Tensor | None = None  # int64 (n,): the client that each training sample comes with, where the data has one
+    owner: Tensor | None = (
+        None  # int64 (n,): the client that each training sample comes with, where the data has one
+    )
     observed_from: int = 1  # a client observes a class from this many training samples on
     defaults: Defaults = field(default_factory=Defaults)
     client_names: tuple[str, ...] = ()  # of the owners, where the data names them
 
     def __post_init__(self) -> None:
-        for part, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
+        for part, x, y in (
+            ("train", self.train_x, self.train_y),
+            ("test", self.test_x, self.test_y),
+        ):
             if len(x) != len(y):
-                raise FedmapError(f"dataset {self.name}: {len(x)} {part} samples but {len(y)} {part} labels")
+                raise FedmapError(
+                    f"dataset {self.name}: {len(x)} {part} samples but {len(y)} {part} labels"
+                )
             if x.dtype not in (torch.uint8, torch.float32):
-                raise FedmapError(f"dataset {self.name}: {part} samples are {x.dtype}; uint8 images or float32 values are allowed")
+                raise FedmapError(
+                    f"dataset {self.name}: {part} samples are {x.dtype}; uint8 images or float32 "
+                    "values are allowed"
+                )
             if x.dtype == torch.float32 and not bool(torch.isfinite(x).all()):
                 row = int((~torch.isfinite(x.flatten(1))).any(1).nonzero()[0])
-                raise FedmapError(f"dataset {self.name}: {part} sample {row} has a value that is not finite (NaN or infinity)")
+                raise FedmapError(
+                    f"dataset {self.name}: {part} sample {row} has a value that is not finite (NaN "
+                    "or infinity)"
+                )
             if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.classes)):
                 wrong = int(y.min()) if int(y.min()) < 0 else int(y.max())
-                raise FedmapError(f"dataset {self.name}: {part} label {wrong} is outside 0..{len(self.classes) - 1}")
+                raise FedmapError(
+                    f"dataset {self.name}: {part} label {wrong} is outside "
+                    f"0..{len(self.classes) - 1}"
+                )
         train, test = tuple(self.train_x.shape[1:]), tuple(self.test_x.shape[1:])
         if len(train) not in (1, 3):
-            raise FedmapError(f"dataset {self.name}: samples have shape {train}; (channels, height, width) or (d,) are allowed")
+            raise FedmapError(
+                f"dataset {self.name}: samples have shape {train}; (channels, height, width) or "
+                "(d,) are allowed"
+            )
         if train != test:
-            raise FedmapError(f"dataset {self.name}: training samples have shape {train}, test samples {test}")
+            raise FedmapError(
+                f"dataset {self.name}: training samples have shape {train}, test samples {test}"
+            )
         if self.owner is not None:
             self._check_owners(self.owner)
 
     def _check_owners(self, owner: Tensor) -> None:
         if owner.shape != self.train_y.shape:
-            raise FedmapError(f"dataset {self.name}: {len(self.train_y)} training samples but {len(owner)} owners")
+            raise FedmapError(
+                f"dataset {self.name}: {len(self.train_y)} training samples but {len(owner)} owners"
+            )
         if not len(owner) or int(owner.min()) < 0 or int(owner.max()) >= len(owner):
-            raise FedmapError(f"dataset {self.name}: owners must be the numbers 0, 1, ... of clients, each with a training sample")
+            raise FedmapError(
+                f"dataset {self.name}: owners must be the numbers 0, 1, ... of clients, each with "
+                "a training sample"
+            )
         sizes = torch.bincount(owner, minlength=len(self.client_names))
         if self.client_names and len(sizes) != len(self.client_names):
-            raise FedmapError(f"dataset {self.name}: {len(sizes)} clients but {len(self.client_names)} client names")
+            raise FedmapError(
+                f"dataset {self.name}: {len(sizes)} clients but {len(self.client_names)} client "
+                "names"
+            )
         if int(sizes.min()) == 0:
             empty = int(sizes.argmin())
             whose = repr(self.client_names[empty]) if self.client_names else str(empty)
@@ -81,8 +112,9 @@ class Dataset:
         """The shape of one sample."""
         return tuple(self.train_x.shape[1:])
 
-    def normalise(self, x: Tensor) -> Tensor:
-        """Samples as the nets take them: float32; pixels scaled to 0..1, then by mean and standard deviation."""
+    def normalize(self, x: Tensor) -> Tensor:
+        """Samples as the nets take them: float32; pixels scaled to 0..1, then by mean and standard
+        deviation."""
         if x.dtype != torch.uint8:
             return x
         if not self.mean:
@@ -91,8 +123,9 @@ class Dataset:
         return x.float().div_(255).sub_(mean).div_(std)
 
     def smaller(self, samples: int) -> "Dataset":
-        """About this many of the training samples and the same share of the test set: the first ones of every class, at least one;
-        of data with owners, the samples of the first owners that have so many together."""
+        """About this many of the training samples and the same share of the test set: the first
+        ones of every class, at least one; of data with owners, the samples of the first owners that
+        have so many together."""
         if samples < 1:
             raise FedmapError(f"samples is {samples}; at least 1 is needed")
         share = samples / len(self.train_y)
@@ -105,17 +138,24 @@ class Dataset:
             owners = int((torch.bincount(self.owner).cumsum(0) < samples).sum()) + 1
             train = self.owner < owners
             its = {"owner": self.owner[train], "client_names": self.client_names[:owners]}
-        fewer = {"train_x": self.train_x[train], "train_y": self.train_y[train], "test_x": self.test_x[test], "test_y": self.test_y[test]}
+        fewer = {
+            "train_x": self.train_x[train],
+            "train_y": self.train_y[train],
+            "test_x": self.test_x[test],
+            "test_y": self.test_y[test],
+        }
         return replace(self, **fewer, **its)  # type: ignore[arg-type]
 
     @property
     def black(self) -> Tensor:
-        """A black pixel as `normalise` gives it, one value for each channel: the border that `augment` adds."""
-        return self.normalise(torch.zeros((1, self.shape[0], 1, 1), dtype=torch.uint8)).flatten()
+        """A black pixel as `normalize` gives it, one value for each channel: the border that
+        `augment` adds."""
+        return self.normalize(torch.zeros((1, self.shape[0], 1, 1), dtype=torch.uint8)).flatten()
 
 
 def first_of_each_class(labels: Tensor, share: float) -> Tensor:
-    """Which samples are among the first of their class that make up this share of it (at least one), in the order of the data."""
+    """Which samples are among the first of their class that make up this share of it (at least
+    one), in the order of the data."""
     chosen = torch.zeros(len(labels), dtype=torch.bool)
     for c in torch.bincount(labels).nonzero().flatten():
         (here,) = torch.nonzero(labels == c, as_tuple=True)

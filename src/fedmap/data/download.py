@@ -1,4 +1,5 @@
-"""Download of official archives: resumed after a break, checked, unpacked beside and renamed, so that nothing half is ever found."""
+"""Download of official archives: resumed after a break, checked, unpacked beside and renamed, so
+that nothing half is ever found."""
 
 import hashlib
 import http.client
@@ -12,9 +13,9 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from fedmap.data.archive import unpack
-from fedmap.data.find import VARIABLE, cache_dir, is_set, lookup
-from fedmap.data.official import OFFICIAL, Official, Remote
+from fedmap.data.files.archive import unpack
+from fedmap.data.locate import VARIABLE, cache_dir, is_set, lookup
+from fedmap.data.official.manifest import OFFICIAL, Official, Remote
 from fedmap.errors import FedmapError
 from fedmap.registry import nearest
 
@@ -43,11 +44,15 @@ def get(name: str, data_dir: Path | None = None, progress: Progress = silent) ->
         root.mkdir(parents=True, exist_ok=True)
         return (_get_archive if official.unpacked else _get_files)(official, root, progress)
     except OSError as error:
-        raise FedmapError(f"dataset {name} cannot be put into {root} ({error}); choose another folder with --data-dir") from error
+        raise FedmapError(
+            f"dataset {name} cannot be put into {root} ({error}); choose another folder with "
+            "--data-dir"
+        ) from error
 
 
 def _get_files(official: Official, root: Path, progress: Progress) -> Path:
-    """Files that are used as they are; they move to their folder when all are there, the one that marks the set last."""
+    """Files that are used as they are; they move to their folder when all are there, the one that
+    marks the set last."""
     folder, part = root / official.folders[0], root / f"{official.folders[0]}.part"
     part.mkdir(exist_ok=True)
     for remote in official.remotes:
@@ -66,7 +71,9 @@ def _get_archive(official: Official, root: Path, progress: Progress) -> Path:
     part = Path(tempfile.mkdtemp(prefix=f".{official.name}-", dir=root))
     try:
         unpack(archive, part, official.unpacked)
-        inner = next((path for path in (part, *sorted(part.iterdir())) if is_set(path, official)), None)
+        inner = next(
+            (path for path in (part, *sorted(part.iterdir())) if is_set(path, official)), None
+        )
         if inner is None:
             raise FedmapError(f"{archive}: there is no {' or '.join(official.marks)} in it")
         inner.chmod(0o755)  # temporary folders are closed to others
@@ -89,7 +96,10 @@ def fetch(remote: Remote, target: Path, progress: Progress = silent) -> None:
         raise FedmapError(_stopped(remote, there))
     if md5(part) != remote.md5:
         part.unlink()
-        raise FedmapError(f"{remote.url}: what came is not the official file (its MD5 sum is not {remote.md5}); it was removed, try again")
+        raise FedmapError(
+            f"{remote.url}: what came is not the official file (its MD5 sum is not {remote.md5}); "
+            "it was removed, try again"
+        )
     part.replace(target)
 
 
@@ -99,12 +109,22 @@ def _stream(remote: Remote, part: Path, progress: Progress) -> None:
     try:
         response = _open(remote, done)
     except HTTPError as error:
-        raise FedmapError(f"{remote.url}: the server answers {error.code} {error.reason}") from error
+        raise FedmapError(
+            f"{remote.url}: the server answers {error.code} {error.reason}"
+        ) from error
     except (OSError, http.client.HTTPException) as error:
-        raise FedmapError(f"{remote.url}: cannot be reached ({getattr(error, 'reason', error)}); is there a connection?") from error
+        raise FedmapError(
+            f"{remote.url}: cannot be reached ({getattr(error, 'reason', error)}); is there a "
+            "connection?"
+        ) from error
     with response:
-        if response.status == 206 and not (response.headers.get("Content-Range") or "").startswith(f"bytes {done}-"):
-            raise FedmapError(f"{remote.url}: the server sent another part than asked for; remove {part} and try again")
+        if response.status == 206 and not (response.headers.get("Content-Range") or "").startswith(
+            f"bytes {done}-"
+        ):
+            raise FedmapError(
+                f"{remote.url}: the server sent another part than asked for; remove {part} and try "
+                "again"
+            )
         if response.status != 206:
             done = 0  # a server that knows no ranges sends all again
         with part.open("ab" if done else "wb") as file:
@@ -118,7 +138,9 @@ def _open(remote: Remote, start: int) -> http.client.HTTPResponse:
     if urlsplit(remote.url).scheme not in ("http", "https"):
         raise FedmapError(f"{remote.url}: only http and https addresses are allowed")
     headers = {"User-Agent": "fedmap"} | ({"Range": f"bytes={start}-"} if start else {})
-    return cast(http.client.HTTPResponse, urlopen(Request(remote.url, headers=headers), timeout=TIMEOUT))
+    return cast(
+        http.client.HTTPResponse, urlopen(Request(remote.url, headers=headers), timeout=TIMEOUT)
+    )
 
 
 def _read(response: http.client.HTTPResponse, remote: Remote, done: int) -> bytes:

@@ -1,4 +1,5 @@
-"""A dataset made from a seed in milliseconds: smooth class prototypes with noise, for tests and first steps."""
+"""A dataset made from a seed in milliseconds: smooth class prototypes with noise, for tests and
+first steps."""
 
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fedmap.data.dataset import Dataset, Defaults
-from fedmap.data.source import register_dataset
+from fedmap.data.registry import register_dataset
 from fedmap.errors import FedmapError
 from fedmap.random import generator
 
@@ -16,11 +17,19 @@ DEFAULTS = Defaults(clients=10, rounds=10, fraction=0.5, epochs=1, batch=32)
 
 
 def synthetic(
-    classes: int = 10, train: int = 2000, test: int = 500, shape: tuple[int, ...] = (1, 32, 32), seed: int = 0, noise: float = 0.5
+    classes: int = 10,
+    train: int = 2000,
+    test: int = 500,
+    shape: tuple[int, ...] = (1, 32, 32),
+    seed: int = 0,
+    noise: float = 0.5,
 ) -> Dataset:
-    """Class-balanced samples around one prototype a class; images (uint8) for a shape of three numbers, vectors for one."""
+    """Class-balanced samples around one prototype a class; images (uint8) for a shape of three
+    numbers, vectors for one."""
     if len(shape) not in (1, 3) or min(shape) < 1:
-        raise FedmapError(f"synthetic data of shape {shape}; (channels, height, width) or (d,) are allowed")
+        raise FedmapError(
+            f"synthetic data of shape {shape}; (channels, height, width) or (d,) are allowed"
+        )
     if classes < 1:
         raise FedmapError(f"synthetic data of {classes} classes; 1 or more are allowed")
     prototypes = _prototypes(generator(seed, "synthetic prototypes"), classes, shape)
@@ -28,8 +37,12 @@ def synthetic(
     def part(name: str, n: int) -> tuple[Tensor, Tensor]:
         rng = generator(seed, f"synthetic {name}")
         y = torch.from_numpy(rng.permutation(np.arange(n) % classes)).long()
-        x = prototypes[y].add_(torch.from_numpy(rng.standard_normal((n, *shape), np.float32)), alpha=noise)
-        return (x.mul_(48).add_(127.5).round_().clamp_(0, 255).to(torch.uint8) if len(shape) == 3 else x), y
+        x = prototypes[y].add_(
+            torch.from_numpy(rng.standard_normal((n, *shape), np.float32)), alpha=noise
+        )
+        return (
+            x.mul_(48).add_(127.5).round_().clamp_(0, 255).to(torch.uint8) if len(shape) == 3 else x
+        ), y
 
     train_x, train_y = part("train", train)
     test_x, test_y = part("test", test)
@@ -48,13 +61,18 @@ def synthetic(
 
 
 def _prototypes(rng: np.random.Generator, classes: int, shape: tuple[int, ...]) -> Tensor:
-    """One pattern a class with values of unit size; images are smooth, because convolutions expect neighbours to agree."""
+    """One pattern a class with values of unit size; images are smooth, because convolutions expect
+    neighbors to agree."""
     if len(shape) == 1:
         return torch.from_numpy(rng.standard_normal((classes, *shape), np.float32))
     coarse = torch.from_numpy(rng.standard_normal((classes, shape[0], 4, 4), np.float32))
     return interpolate(coarse, shape[1:], mode="bilinear", align_corners=False)
 
 
-@register_dataset("synthetic", "2,000 + 500 images of 10 classes made from a seed, for tests and first steps", DEFAULTS)
+@register_dataset(
+    "synthetic",
+    "2,000 + 500 images of 10 classes made from a seed, for tests and first steps",
+    DEFAULTS,
+)
 def _load(_: Path | None = None) -> Dataset:
     return synthetic()

@@ -1,8 +1,9 @@
-"""Native CPU kernels for small convolutions and for products with many zeros, compiled on first use, with plain PyTorch as the fallback
-and the reference.
+"""Native CPU kernels for small convolutions and for products with many zeros, compiled on first
+use, with plain PyTorch as the fallback and the reference.
 
-What is in force is one setting of the process: PyTorch, until `use` says otherwise. Importing this module builds nothing.
-The native chain is for reverse-mode gradients of first order; second derivatives and `torch.func` transforms need `use("torch")`."""
+What is in force is one setting of the process: PyTorch, until `use` says otherwise. Importing this
+module builds nothing. The native chain is for reverse-mode gradients of first order; second
+derivatives and `torch.func` transforms need `use("torch")`."""
 
 import sys
 from collections.abc import Sequence
@@ -30,15 +31,24 @@ def conv_blocks(x: Tensor, blocks: Sequence[Block]) -> Tensor:
 
 
 def add_product(out: Tensor, a: Tensor, b: Tensor, background: float = 0.0) -> Tensor:
-    """out += a @ b, for an `a` of which many entries are `background`: zero after a ReLU, black in images. Native code multiplies only
-    the others."""
-    if _in_force is None or out.stride(1) != 1 or any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (out, a, b)):
+    """out += a @ b, for an `a` of which many entries are `background`: zero after a ReLU, black in
+    images. Native code multiplies only the others."""
+    if (
+        _in_force is None
+        or out.stride(1) != 1
+        or any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (out, a, b))
+    ):
         return out.addmm_(a, b)
     (rows, columns), depth = out.shape, len(b)
     if a.shape != (rows, depth) or b.shape != (depth, columns):
-        raise ValueError(f"matrices of {tuple(a.shape)} and {tuple(b.shape)} have no product of {(rows, columns)}")
+        raise ValueError(
+            f"matrices of {tuple(a.shape)} and {tuple(b.shape)} have no product of "
+            f"{(rows, columns)}"
+        )
     left, right = (a.data_ptr(), *a.stride()), (b.data_ptr(), *b.stride())
-    _in_force.fedmap_add_product(rows, depth, columns, *left, background, *right, out.data_ptr(), out.stride(0))
+    _in_force.fedmap_add_product(
+        rows, depth, columns, *left, background, *right, out.data_ptr(), out.stride(0)
+    )
     return out
 
 
@@ -48,9 +58,14 @@ def use(choice: Literal["auto", "native", "torch"]) -> str:
     if choice not in ("auto", "native", "torch"):
         raise FedmapError(f"kernels = {choice!r} is unknown: choose auto, native or torch")
     if choice == "native" and not available():
-        raise FedmapError(f"kernels = 'native', but there are none: {why_not()}. Choose auto or torch")
+        raise FedmapError(
+            f"kernels = 'native', but there are none: {why_not()}. Choose auto or torch"
+        )
     if choice == "auto" and not available():
-        _say_once(f"fedmap: no native kernels, PyTorch's are used (the same mathematics, slower): {why_not()}")
+        _say_once(
+            "fedmap: no native kernels, PyTorch's are used (the same mathematics, slower): "
+            f"{why_not()}"
+        )
     loaded = None if choice == "torch" else _load()
     _in_force = loaded if isinstance(loaded, CDLL) else None
     return "torch" if _in_force is None else "native"

@@ -1,5 +1,6 @@
-"""Compiles the C++ files once for this machine and loads it. The library uses neither Python's nor PyTorch's headers: one compiler call
-of a few seconds makes it, and what is cached serves every version of both."""
+"""Compiles the C++ files once for this machine and loads it. The library uses neither Python's nor
+PyTorch's headers: one compiler call of a few seconds makes it, and what is cached serves every
+version of both."""
 
 import ctypes
 import hashlib
@@ -43,14 +44,26 @@ def load() -> ctypes.CDLL:
     library.fedmap_backward.argtypes = [pointer, number, whole, *[pointer] * 6, number]
     library.fedmap_backward.restype = None
     left = right = (pointer, whole, whole)
-    library.fedmap_add_product.argtypes = [whole, whole, whole, *left, ctypes.c_float, *right, pointer, whole]
+    library.fedmap_add_product.argtypes = [
+        whole,
+        whole,
+        whole,
+        *left,
+        ctypes.c_float,
+        *right,
+        pointer,
+        whole,
+    ]
     library.fedmap_add_product.restype = None
     return library
 
 
 def _check_processor() -> None:
     if sys.platform == "win32" or platform.machine() not in ("x86_64", "amd64"):
-        raise UnavailableError(f"they are written for Linux or macOS on x86-64, this is {sys.platform} on {platform.machine()}")
+        raise UnavailableError(
+            f"they are written for Linux or macOS on x86-64, this is {sys.platform} on "
+            f"{platform.machine()}"
+        )
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
         raise UnavailableError("the processor has no AVX2")
 
@@ -62,7 +75,10 @@ def _compiler() -> list[str]:
         found = shutil.which(command[0])
         if found:
             return [found, *command[1:]]
-    raise UnavailableError(f"no C++ compiler found (looked for {named or ', '.join(COMPILERS)}; the environment variable CXX can name one)")
+    raise UnavailableError(
+        f"no C++ compiler found (looked for {named or ', '.join(COMPILERS)}; the environment "
+        "variable CXX can name one)"
+    )
 
 
 def _key(compiler: list[str]) -> str:
@@ -79,19 +95,30 @@ def _cache() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as wrong:
-        raise UnavailableError(f"the cache folder {folder} cannot be made ({wrong.strerror}; XDG_CACHE_HOME can name another)") from wrong
+        raise UnavailableError(
+            f"the cache folder {folder} cannot be made ({wrong.strerror}; XDG_CACHE_HOME can name "
+            "another)"
+        ) from wrong
     return folder
 
 
 def _compile(compiler: list[str], path: Path) -> None:
-    """Into a file of our own, then renamed: another process sees all of it or nothing, and two that build at once both succeed."""
+    """Into a file of our own, then renamed: another process sees all of it or nothing, and two that
+    build at once both succeed."""
     print("fedmap: compiling the native kernels, once (some seconds)", file=sys.stderr)
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = Path(folder) / path.name
-            run = subprocess.run([*compiler, *FLAGS, *map(str, SOURCES), "-o", str(made)], capture_output=True, text=True)
+            run = subprocess.run(
+                [*compiler, *FLAGS, *map(str, SOURCES), "-o", str(made)],
+                capture_output=True,
+                text=True,
+            )
             if run.returncode != 0:
-                error = next((line for line in run.stderr.splitlines() if "error" in line), f"exit code {run.returncode}")
+                error = next(
+                    (line for line in run.stderr.splitlines() if "error" in line),
+                    f"exit code {run.returncode}",
+                )
                 raise UnavailableError(f"{compiler[0]} cannot compile them: {error.strip()}")
             made.replace(path)
     except OSError as wrong:

@@ -1,7 +1,9 @@
-"""Linear layers and ReLUs whose gradients go the shortest way: a run of them is one step of autograd, and the gradients of its weights are
-added to the parameters' own `grad` by the matrix product itself. Autograd would make each in new memory first and then add it: for large
-layers two passes over memory that cost as much as a quarter of the product. For small ones autograd's own nodes are as fast. Native
-products leave out what a ReLU has set to zero, about half of all, forward and backward."""
+"""Linear layers and ReLUs whose gradients go the shortest way: a run of them is one step of
+autograd, and the gradients of its weights are added to the parameters' own `grad` by the matrix
+product itself. Autograd would make each in new memory first and then add it: for large layers two
+passes over memory that cost as much as a quarter of the product. For small ones autograd's own
+nodes are as fast. Native products leave out what a ReLU has set to zero, about half of all, forward
+and backward."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +22,8 @@ _straight = False
 
 @contextmanager
 def straight_gradients() -> Iterator[None]:
-    """Inside, `backward` adds gradients straight to `grad`. Outside all is as everywhere, for `torch.autograd.grad`, second
-    derivatives and hooks."""
+    """Inside, `backward` adds gradients straight to `grad`. Outside all is as everywhere, for
+    `torch.autograd.grad`, second derivatives and hooks."""
     global _straight
     before, _straight = _straight, True
     try:
@@ -31,7 +33,8 @@ def straight_gradients() -> Iterator[None]:
 
 
 class Layers(nn.Sequential):
-    """`nn.Sequential`, in which a run of linear layers, each with its ReLU, is faster inside `straight_gradients` and without gradient."""
+    """`nn.Sequential`, in which a run of linear layers, each with its ReLU, is faster inside
+    `straight_gradients` and without gradient."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and not _straight:
@@ -51,7 +54,12 @@ def _leading_run(layers: list[nn.Module]) -> list[Tensor]:
     """Weight and bias of each (linear layer, ReLU) that the layers begin with."""
     run: list[Tensor] = []
     for linear, relu in zip(layers[::2], layers[1::2], strict=False):
-        if type(linear) is not nn.Linear or type(relu) is not nn.ReLU or linear.bias is None or linear.weight.grad is None:
+        if (
+            type(linear) is not nn.Linear
+            or type(relu) is not nn.ReLU
+            or linear.bias is None
+            or linear.weight.grad is None
+        ):
             break
         run += [linear.weight, linear.bias]
     return run
@@ -71,7 +79,8 @@ def _values(x: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _background(x: Tensor) -> float | None:
-    """What many entries are, going by the first samples and their corner: images often show a thing on black."""
+    """What many entries are, going by the first samples and their corner: images often show a thing
+    on black."""
     some = x[:8].detach().numpy()  # for so few numbers several times faster than PyTorch
     corner = some[0, 0]
     return float(corner) if np.count_nonzero(some == corner) > some.size // 3 else None

@@ -1,6 +1,18 @@
 """The federated methods, one module each."""
 
-from fedmap.methods.base import METHODS, Local, Method, MethodParams, Predictor, Server, Upload, Values, mean, register, tensor
+from fedmap.methods.base import (
+    METHODS,
+    Local,
+    Method,
+    MethodParams,
+    Predictor,
+    Server,
+    Upload,
+    Values,
+    mean,
+    register,
+    tensor,
+)
 from fedmap.methods.ditto import Ditto
 from fedmap.methods.dittors import DittoRS
 from fedmap.methods.fedavg import FedAvg
@@ -16,12 +28,12 @@ from fedmap.methods.fedprox import FedProx
 from fedmap.methods.fedrep import FedRep
 from fedmap.methods.fedrod import FedROD
 from fedmap.methods.fedrs import FedRS
-from fedmap.methods.find import find_method, full_name
 from fedmap.methods.flda import FLDA
 from fedmap.methods.map import MAP
 from fedmap.methods.moon import MOON
 from fedmap.methods.perfedavg import PerFedAvg
 from fedmap.methods.pfedme import pFedMe
+from fedmap.methods.resolve import find_method, full_name
 from fedmap.methods.scaffold import Scaffold
 from fedmap.methods.scamap import ScaMAP
 from fedmap.methods.scars import ScaRS

@@ -1,5 +1,6 @@
-"""What a federated method is: a client half, a server half, and three dictionaries of tensors and plain numbers between
-them: `down` (server to client), `up` (client to server) and `state` (stays on the client; no engine sends it anywhere)."""
+"""What a federated method is: a client half, a server half, and three dictionaries of tensors and
+plain numbers between them: `down` (server to client), `up` (client to server) and `state` (stays on
+the client; no engine sends it anywhere)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
@@ -13,7 +14,7 @@ from fedmap.client import Client, Training
 from fedmap.errors import FedmapError
 from fedmap.losses import Loss, cross_entropy
 from fedmap.params import checked
-from fedmap.registry import Registry, nearest
+from fedmap.registry import Registry, headline, nearest
 from fedmap.vector import Bench, Model
 
 Values = dict[str, Tensor | float | int]
@@ -49,23 +50,33 @@ class Server(NamedTuple):
     clients: int  # in the whole federation
     training: Training
     model: Callable[[Tensor], Model]  # server.model(vector): a working model with this state
-    public: Tensor  # the method's `public_samples` unlabelled samples of the global test set
+    public: Tensor  # the method's `public_samples` unlabeled samples of the global test set
     rng: np.random.Generator
 
 
 class Method:
-    """A federated algorithm. The base is FedAvg's frame: download the model, train, upload it, average.
+    """A federated algorithm. The base is FedAvg's frame: download the model, train, upload it,
+    average.
 
     A subclass overrides only what differs, and is registered with `@register`."""
 
     Params: ClassVar[type[MethodParams]] = MethodParams
-    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # named sets of parameter values: -p preset=NAME
+    # named sets of parameter values: -p preset=NAME
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
     groups: ClassVar[list[dict[str, Any]]] = []  # the three parameter groups that the paper tries
-    sends: ClassVar[dict[str, str]] = {}  # entries of `up` that hold something private, each with what and why
-    public_samples: ClassVar[int] = 0  # of the global test set, without labels, for the server half; reported apart
+    # entries of `up` that hold something private, each with what and why
+    sends: ClassVar[dict[str, str]] = {}
+    public_samples: ClassVar[int] = (
+        0  # of the global test set, without labels, for the server half; reported apart
+    )
 
     def __init__(self, **given: Any) -> None:
-        self.params: Any = checked(self.Params, self._with_preset(given), f"method {self.name()}", ("preset",) if self.presets else ())
+        self.params: Any = checked(
+            self.Params,
+            self._with_preset(given),
+            f"method {self.name()}",
+            ("preset",) if self.presets else (),
+        )
 
     @classmethod
     def name(cls) -> str:
@@ -74,7 +85,7 @@ class Method:
     @classmethod
     def line(cls) -> str:
         """What it is, in one line."""
-        return (cls.__doc__ or "").strip().splitlines()[0]
+        return headline(cls)
 
     @classmethod
     def _with_preset(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -84,33 +95,38 @@ class Method:
             return values
         if preset not in cls.presets:
             raise FedmapError(
-                f"method {cls.name()} has no preset {preset!r}; " + (nearest(str(preset), cls.presets) if cls.presets else "it has none")
+                f"method {cls.name()} has no preset {preset!r}; "
+                + (nearest(str(preset), cls.presets) if cls.presets else "it has none")
             )
         return {**cls.presets[preset], **values}
 
     # The client half.
 
     def client_state(self, model: Model) -> Values:
-        """The state of a client that has never taken part, given the initial model. Its entries keep their shape for good."""
+        """The state of a client that has never taken part, given the initial model. Its entries
+        keep their shape for good."""
         return {}
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
-        """One participation: from what came down and what the client kept, to what goes up and what it keeps."""
+        """One participation: from what came down and what the client kept, to what goes up and what
+        it keeps."""
         model = client.model(tensor(down, "model"))
         client.train(model, self.local_loss(client, down, state), client.steps)
         trained = model.vector.clone()
         return Local(up={"model": trained}, state=state, personal={"model": trained})
 
     def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
-        """What local training minimises, where nothing else of `local_round` differs."""
+        """What local training minimizes, where nothing else of `local_round` differs."""
         return cross_entropy
 
     def kept_personal(self, state: Values) -> Values | None:
-        """The personal model that a client keeps between rounds, or None where it comes from training the download anew."""
+        """The personal model that a client keeps between rounds, or None where it comes from
+        training the download anew."""
         return None
 
     def downloaded(self, down: Values, state: Values) -> Values | None:
-        """The model that a client has right after the download, before it trains; None where there is none."""
+        """The model that a client has right after the download, before it trains; None where there
+        is none."""
         return {"model": tensor(down, "model")}
 
     def predictor(self, bench: Bench, personal: Values) -> Predictor:

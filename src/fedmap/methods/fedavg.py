@@ -1,4 +1,5 @@
-"""FedAvg. McMahan et al., Communication-efficient learning of deep networks from decentralized data, AISTATS 2017."""
+"""FedAvg. McMahan et al., Communication-efficient learning of deep networks from decentralized
+data, AISTATS 2017."""
 
 from fedmap.methods.base import Method, register
 

@@ -1,4 +1,5 @@
-"""FedDF. Lin et al., Ensemble distillation for robust model fusion in federated learning, NeurIPS 2020 (Algorithm 1)."""
+"""FedDF. Lin et al., Ensemble distillation for robust model fusion in federated learning, NeurIPS
+2020 (Algorithm 1)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -15,13 +16,16 @@ from fedmap.methods.base import Method, MethodParams, Server, Upload, Values, me
 
 @register
 class FedDF(Method):
-    """FedAvg whose server then teaches the averaged model what the clients' models say together about unlabelled samples.
+    """FedAvg whose server then teaches the averaged model what the clients' models say together
+    about unlabeled samples.
 
-    Student: the mean of the uploads. Target of a public sample: softmax of the mean of the uploads' logits. Loss: the
-    cross-entropy to it, minimised with Adam and a cosine learning rate."""
+    Student: the mean of the uploads. Target of a public sample: softmax of the mean of the uploads'
+    logits. Loss: the cross-entropy to it, minimized with Adam and a cosine learning rate."""
 
     class Params(MethodParams):
-        distill_lr: float = Field(1e-3, gt=0, description="Adam's first learning rate; it falls to 0 along a cosine")
+        distill_lr: float = Field(
+            1e-3, gt=0, description="Adam's first learning rate; it falls to 0 along a cosine"
+        )
         distill_steps: int = Field(300, ge=0, description="the server's steps a round; 0 is FedAvg")
         distill_batch: int = Field(64, ge=1, description="public samples in a step")
 
@@ -35,13 +39,15 @@ class FedDF(Method):
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         student, steps = server.model(mean(uploads, "model")), self.params.distill_steps
         targets = ensemble(server, uploads) if steps else torch.empty(0)
-        optimiser = torch.optim.Adam([student.weights], lr=self.params.distill_lr, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
+        optimizer = torch.optim.Adam([student.weights], lr=self.params.distill_lr, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
         student.net.train()  # batch norm's statistics follow the public samples
-        for batch in islice(endless_batches(server.rng, len(targets), self.params.distill_batch), steps):
+        for batch in islice(
+            endless_batches(server.rng, len(targets), self.params.distill_batch), steps
+        ):
             student.grads.zero_()
             F.cross_entropy(student(server.public[batch]), targets[batch]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
             schedule.step()
         student.net.eval()
         return {"model": student.vector.clone()}
@@ -53,7 +59,9 @@ def ensemble(server: Server, uploads: Sequence[Upload]) -> Tensor:
     with torch.no_grad():
         for upload in uploads:
             teacher.load(tensor(upload.up, "model"))
-            total = total + torch.cat([teacher(x) for x in torch.split(server.public, EVALUATION_BATCH)])
+            total = total + torch.cat(
+                [teacher(x) for x in torch.split(server.public, EVALUATION_BATCH)]
+            )
     return F.softmax(total / len(uploads), dim=1)
 
 

@@ -12,12 +12,16 @@ from fedmap.vector import Model
 
 @register
 class FedMMD(Method):
-    """FedAvg whose clients keep the distribution of their features near that of the downloaded model.
+    """FedAvg whose clients keep the distribution of their features near that of the downloaded
+    model.
 
-    Two streams see each batch, the model in training (h) and the frozen download (h_t): L_k + lambda MMD^2(h, h_t)."""
+    Two streams see each batch, the model in training (h) and the frozen download (h_t): L_k +
+    lambda MMD^2(h, h_t)."""
 
     class Params(MethodParams):
-        weight: float = Field(0.1, ge=0, description="lambda, how much the features' discrepancy counts; 0 is FedAvg")
+        weight: float = Field(
+            0.1, ge=0, description="lambda, how much the features' discrepancy counts; 0 is FedAvg"
+        )
 
     groups = [{"weight": 1e-3}, {"weight": 1e-2}, {"weight": 1e-1}]
 

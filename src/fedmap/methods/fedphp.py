@@ -1,8 +1,9 @@
-"""FedPHP. Li et al., FedPHP: federated personalization with inherited private models, ECML PKDD 2021."""
+"""FedPHP. Li et al., FedPHP: federated personalization with inherited private models, ECML PKDD
+2021."""
 
 from fedmap.client import Client
 from fedmap.methods.base import Local, Method, Values, register, tensor
-from fedmap.methods.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
+from fedmap.methods.parts.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
 from fedmap.vector import Model
 
 
@@ -10,7 +11,8 @@ from fedmap.vector import Model
 class FedPHP(Method):
     """FedAvg whose clients keep a moving average of their own models (HPM) and learn from it.
 
-    One stage: all local steps minimise (1 - lambda) L + lambda L_kt (Eq. 13), the result is uploaded and inherited (Eq. 10)."""
+    One stage: all local steps minimize (1 - lambda) L + lambda L_kt (Eq. 13), the result is
+    uploaded and inherited (Eq. 10)."""
 
     Params = HPMParams
     groups = [

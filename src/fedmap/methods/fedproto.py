@@ -1,4 +1,5 @@
-"""FedProto. Tan et al., FedProto: federated prototype learning across heterogeneous clients, AAAI 2022."""
+"""FedProto. Tan et al., FedProto: federated prototype learning across heterogeneous clients, AAAI
+2022."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,8 +10,17 @@ from pydantic import Field
 from torch import Tensor
 
 from fedmap.client import Client
-from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, Values, register, tensor
-from fedmap.methods.own import kept_own, trained, untrained
+from fedmap.methods.base import (
+    Local,
+    Method,
+    MethodParams,
+    Server,
+    Upload,
+    Values,
+    register,
+    tensor,
+)
+from fedmap.methods.parts.own_model import kept_own, trained, untrained
 from fedmap.vector import Model
 
 
@@ -18,14 +28,21 @@ from fedmap.vector import Model
 class FedProto(Method):
     """Clients share the mean feature of each class instead of weights; there is no global model.
 
-    Each client trains its own model on L + lambda / (n d) sum_i ||h_i - P_{y_i}||^2, where P_c is the mean over clients that
-    hold class c of their mean features of it (Algorithm 1). So what goes up says which classes a client holds."""
+    Each client trains its own model on L + lambda / (n d) sum_i ||h_i - P_{y_i}||^2, where P_c is
+    the mean over clients that hold class c of their mean features of it (Algorithm 1). So what goes
+    up says which classes a client holds."""
 
     class Params(MethodParams):
-        weight: float = Field(1.0, ge=0, description="lambda, the pull of a feature towards its class's global prototype")
+        weight: float = Field(
+            1.0,
+            ge=0,
+            description="lambda, the pull of a feature towards its class's global prototype",
+        )
 
     groups = [{"weight": 0.1}, {"weight": 0.01}, {"weight": 0.001}]
-    sends = {"known": "which classes the client holds: a class's prototype is the mean over those that hold it"}
+    sends = {
+        "known": "which classes the client holds: a class's prototype is the mean over those that hold it"
+    }
 
     def client_state(self, model: Model) -> Values:
         return untrained(model)
@@ -33,7 +50,9 @@ class FedProto(Method):
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         weight: float = self.params.weight
         prototypes, known = tensor(down, "prototypes"), tensor(down, "known")
-        last_epoch: deque[tuple[Tensor, Tensor]] = deque(maxlen=-(-client.samples // client.training.batch))
+        last_epoch: deque[tuple[Tensor, Tensor]] = deque(
+            maxlen=-(-client.samples // client.training.batch)
+        )
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
@@ -61,13 +80,19 @@ class FedProto(Method):
         return state
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        """The mean over the clients that hold a class; a class that nobody of the round holds keeps its prototype."""
-        total, holders = torch.zeros_like(tensor(state, "prototypes")), torch.zeros_like(tensor(state, "known"))
+        """The mean over the clients that hold a class; a class that nobody of the round holds keeps
+        its prototype."""
+        total, holders = (
+            torch.zeros_like(tensor(state, "prototypes")),
+            torch.zeros_like(tensor(state, "known")),
+        )
         for upload in uploads:
             total += upload.weight * tensor(upload.up, "prototypes")
             holders += upload.weight * tensor(upload.up, "known")
         fresh = holders > 0
-        prototypes = torch.where(fresh[:, None], total / holders[:, None], tensor(state, "prototypes"))
+        prototypes = torch.where(
+            fresh[:, None], total / holders[:, None], tensor(state, "prototypes")
+        )
         return {"prototypes": prototypes, "known": torch.where(fresh, 1.0, tensor(state, "known"))}
 
     def global_model(self, state: Values) -> Tensor | None:

@@ -5,23 +5,27 @@ from pydantic import Field
 from fedmap.client import Client
 from fedmap.losses import cross_entropy
 from fedmap.methods.base import Local, Method, MethodParams, Values, register, tensor
-from fedmap.methods.proximal import pull_towards
+from fedmap.methods.parts.proximal import pull_towards
 
 
 @register
 class FedProx(Method):
     """FedAvg whose clients are held near the downloaded model while they train.
 
-    Local training minimises L_k(w) + mu / 2 ||w - w_t||^2, so each gradient gains mu (w - w_t)."""
+    Local training minimizes L_k(w) + mu / 2 ||w - w_t||^2, so each gradient gains mu (w - w_t)."""
 
     class Params(MethodParams):
-        mu: float = Field(0.01, ge=0, description="strength of the pull towards the download; 0 is FedAvg")
+        mu: float = Field(
+            0.01, ge=0, description="strength of the pull towards the download; 0 is FedAvg"
+        )
 
     groups = [{"mu": 1e-4}, {"mu": 1e-3}, {"mu": 1e-2}]
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         start = tensor(down, "model")
         model = client.model(start)
-        client.train(model, cross_entropy, client.steps, correct=pull_towards(start, self.params.mu))
+        client.train(
+            model, cross_entropy, client.steps, correct=pull_towards(start, self.params.mu)
+        )
         trained = model.vector.clone()
         return Local(up={"model": trained}, state=state, personal={"model": trained})

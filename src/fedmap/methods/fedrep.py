@@ -1,4 +1,5 @@
-"""FedRep. Collins et al., Exploiting shared representations for personalized federated learning, ICML 2021."""
+"""FedRep. Collins et al., Exploiting shared representations for personalized federated learning,
+ICML 2021."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,12 +11,23 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import cross_entropy
-from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, Values, mean, register, tensor
+from fedmap.methods.base import (
+    Local,
+    Method,
+    MethodParams,
+    Server,
+    Upload,
+    Values,
+    mean,
+    register,
+    tensor,
+)
 from fedmap.vector import Model
 
 
 def on_fixed_features(model: Model, x: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of the classifier alone. The features run in training mode, so batch norm's statistics follow the data."""
+    """Cross-entropy of the classifier alone. The features run in training mode, so batch norm's
+    statistics follow the data."""
     with torch.no_grad():
         h = model.features(x)
     return F.cross_entropy(model.classify(h), y)
@@ -23,14 +35,22 @@ def on_fixed_features(model: Model, x: Tensor, y: Tensor) -> Tensor:
 
 @register
 class FedRep(Method):
-    """A body that all clients share and a head (classifier) that each keeps; there is no global model.
+    """A body that all clients share and a head (classifier) that each keeps; there is no global
+    model.
 
-    Each participation trains the head on the fixed body, then the body under the fixed head (Algorithm 1); the server averages
-    bodies. Statistics of batch norm belong to the body."""
+    Each participation trains the head on the fixed body, then the body under the fixed head
+    (Algorithm 1); the server averages bodies. Statistics of batch norm belong to the body."""
 
     class Params(MethodParams):
-        head_share: float = Field(0.8, ge=0, le=1, description="share of the local steps that train the head; the rest train the body")
-        schedule: Literal["alternating", "joint"] = Field("alternating", description="head then body, or both at once (FedPer)")
+        head_share: float = Field(
+            0.8,
+            ge=0,
+            le=1,
+            description="share of the local steps that train the head; the rest train the body",
+        )
+        schedule: Literal["alternating", "joint"] = Field(
+            "alternating", description="head then body, or both at once (FedPer)"
+        )
 
     def client_state(self, model: Model) -> Values:
         return {"head": model.vector[model.classifier_part].clone()}
@@ -63,7 +83,10 @@ class FedRep(Method):
 
 def body(model: Model) -> Values:
     """What is shared: all but the classifier."""
-    return {"features": model.vector[model.features_part].clone(), "statistics": model.buffers.clone()}
+    return {
+        "features": model.vector[model.features_part].clone(),
+        "statistics": model.buffers.clone(),
+    }
 
 
 def put_together(body: Values, state: Values) -> Tensor:

@@ -1,4 +1,5 @@
-"""FedROD. Chen and Chao, On bridging generic and personalized federated learning for image classification, ICLR 2022."""
+"""FedROD. Chen and Chao, On bridging generic and personalized federated learning for image
+classification, ICLR 2022."""
 
 import torch
 import torch.nn.functional as F
@@ -27,18 +28,23 @@ class TwoHeads(nn.Module):
 
 @register
 class FedROD(Method):
-    """One body with two heads: a generic one trained as if classes were balanced, and a personal one that stays.
+    """One body with two heads: a generic one trained as if classes were balanced, and a personal
+    one that stays.
 
-    Body and generic head minimise the balanced softmax loss CE(g + gamma log n_c), masked for missing classes. The personal head p
-    minimises CE(g + p) on what it gets from them as constants, and a client predicts with g + p (linear version)."""
+    Body and generic head minimize the balanced softmax loss CE(g + gamma log n_c), masked for
+    missing classes. The personal head p minimizes CE(g + p) on what it gets from them as constants,
+    and a client predicts with g + p (linear version)."""
 
     class Params(MethodParams):
-        gamma: float = Field(1.0, ge=0, description="strength of the class prior in the balanced softmax")
+        gamma: float = Field(
+            1.0, ge=0, description="strength of the class prior in the balanced softmax"
+        )
 
     groups = [{"gamma": 1.0}, {"gamma": 0.5}, {"gamma": 0.25}]
 
     def client_state(self, model: Model) -> Values:
-        return {"head": torch.zeros_like(model.net.classifier.weight)}  # at first a client predicts with the generic head
+        # at first a client predicts with the generic head
+        return {"head": torch.zeros_like(model.net.classifier.weight)}
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         shift = balanced_shift(client.counts, self.params.gamma)
@@ -47,12 +53,16 @@ class FedROD(Method):
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
             g = model.classify(h)
-            return F.cross_entropy(g + shift, y) + F.cross_entropy(g.detach() + F.linear(h.detach(), head), y)
+            return F.cross_entropy(g + shift, y) + F.cross_entropy(
+                g.detach() + F.linear(h.detach(), head), y
+            )
 
         model = client.model(tensor(down, "model"))
         client.train(model, loss, client.steps, also=[head])
         trained = model.vector.clone()
-        return Local({"model": trained}, {"head": head.detach()}, {"model": trained, "head": head.detach()})
+        return Local(
+            {"model": trained}, {"head": head.detach()}, {"model": trained, "head": head.detach()}
+        )
 
     def downloaded(self, down: Values, state: Values) -> Values | None:
         return {"model": down["model"]} | state

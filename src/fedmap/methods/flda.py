@@ -1,4 +1,5 @@
-"""FLDA. Peterson, Kanani and Marathe, Private federated learning with domain adaptation, 2019 (arXiv:1912.06733)."""
+"""FLDA. Peterson, Kanani and Marathe, Private federated learning with domain adaptation, 2019
+(arXiv:1912.06733)."""
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,8 @@ from fedmap.vector import Bench, Model
 
 
 class Mixture(nn.Module):
-    """a(x) shared(x) + (1 - a(x)) private(x) on the logits, with the gate a(x) = sigmoid(u . h(x) + b) on the shared features."""
+    """a(x) shared(x) + (1 - a(x)) private(x) on the logits, with the gate a(x) = sigmoid(u . h(x) +
+    b) on the shared features."""
 
     def __init__(self, shared: Model, private: Model, gate: Tensor) -> None:
         super().__init__()
@@ -27,12 +29,17 @@ class Mixture(nn.Module):
 
 @register
 class FLDA(Method):
-    """A shared model and a private one, mixed by a gate that each client learns; only the shared model is averaged.
+    """A shared model and a private one, mixed by a gate that each client learns; only the shared
+    model is averaged.
 
-    Shared model, private model and gate are trained together on the cross-entropy of a M_G(x) + (1 - a) M_P(x)."""
+    Shared model, private model and gate are trained together on the cross-entropy of a M_G(x) + (1
+    - a) M_P(x)."""
 
     def client_state(self, model: Model) -> Values:
-        return {"private": redrawn(model), "gate": torch.zeros(model.net.classifier.in_features + 1)}
+        return {
+            "private": redrawn(model),
+            "gate": torch.zeros(model.net.classifier.in_features + 1),
+        }
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         model, private = client.model(tensor(down, "model")), client.model(tensor(state, "private"))
@@ -51,13 +58,17 @@ class FLDA(Method):
         return {"model": down["model"]} | state
 
     def predictor(self, bench: Bench, personal: Values) -> Predictor:
-        shared, private = bench.model(tensor(personal, "model")), bench.model(tensor(personal, "private"))
+        shared, private = (
+            bench.model(tensor(personal, "model")),
+            bench.model(tensor(personal, "private")),
+        )
         return Mixture(shared, private, tensor(personal, "gate")).eval()
 
 
 def redrawn(model: Model) -> Tensor:
-    """Another draw of the initial weights, the same for all clients: the entries of a freshly drawn tensor are exchangeable, so
-    their shuffle is one. It must be another, or private and shared model would learn the same."""
+    """Another draw of the initial weights, the same for all clients: the entries of a freshly drawn
+    tensor are exchangeable, so their shuffle is one. It must be another, or private and shared
+    model would learn the same."""
     vector, rng = model.vector.clone(), generator(0, "private model")
     for part in model.named(vector[: model.weight_count]).values():
         part.copy_(part.flatten()[torch.from_numpy(rng.permutation(part.numel()))].view(part.shape))

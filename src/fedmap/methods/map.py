@@ -1,26 +1,35 @@
-"""MAP. Li et al., MAP: model aggregation and personalization in federated learning with incomplete classes (Algorithm 1)."""
+"""MAP. Li et al., MAP: model aggregation and personalization in federated learning with incomplete
+classes (Algorithm 1)."""
 
 from pydantic import Field
 
 from fedmap.client import MIN_STEPS, Client
 from fedmap.methods.base import Local, Method, Values, register, tensor
 from fedmap.methods.fedrs import RestrictedParams, restricted
-from fedmap.methods.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
+from fedmap.methods.parts.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
 from fedmap.vector import Model
 
 
 @register
 class MAP(Method):
-    """Restricted softmax for the model that is aggregated, then an inherited private model for the client's own.
+    """Restricted softmax for the model that is aggregated, then an inherited private model for the
+    client's own.
 
-    Stage one trains the download with the restricted softmax (Eq. 8); its result alone is uploaded. Stage two goes on with
-    the ordinary softmax, taught by the HPM (Eq. 13); its result is inherited by the HPM (Eq. 10), the personal model."""
+    Stage one trains the download with the restricted softmax (Eq. 8); its result alone is uploaded.
+    Stage two goes on with the ordinary softmax, taught by the HPM (Eq. 13); its result is inherited
+    by the HPM (Eq. 10), the personal model."""
 
     class Params(RestrictedParams, HPMParams):
         # The released schedule: docs/map-default.md has the study that speaks for it.
-        stage_one: float = Field(1.0, ge=0, le=2, description="share of the local steps in stage one")
-        stage_two: float = Field(0.1, ge=0, le=2, description="share of the local steps in stage two")
-        stage_two_lr: float = Field(0.2, gt=0, le=1, description="factor on the learning rate in stage two")
+        stage_one: float = Field(
+            1.0, ge=0, le=2, description="share of the local steps in stage one"
+        )
+        stage_two: float = Field(
+            0.1, ge=0, le=2, description="share of the local steps in stage two"
+        )
+        stage_two_lr: float = Field(
+            0.2, gt=0, le=1, description="factor on the learning rate in stage two"
+        )
 
     presets = {
         "printed": {"stage_one": 0.5, "stage_two": 0.5, "stage_two_lr": 1.0},  # Algorithm 1
@@ -40,18 +49,21 @@ class MAP(Method):
         model = client.model(tensor(down, "model"))
         client.train(model, restricted(client, self.params), first)
         uploaded = model.vector.clone()
-        state = self.personalise(client, model, second, state)
+        state = self.personalize(client, model, second, state)
         return Local(up={"model": uploaded}, state=state, personal={"model": state["hpm"]})
 
     def stages(self, steps: int) -> tuple[int, int]:
-        """The two stages' steps. Where the shares sum to one nothing is lost to rounding; a stage two has at least five."""
+        """The two stages' steps. Where the shares sum to one nothing is lost to rounding; a stage
+        two has at least five."""
         one, two = self.params.stage_one, self.params.stage_two
         first = int(one * steps + 1e-9)
         return first, max(int((one + two) * steps + 1e-9) - first, MIN_STEPS) if two else 0
 
-    def personalise(self, client: Client, model: Model, steps: int, state: Values) -> Values:
+    def personalize(self, client: Client, model: Model, steps: int, state: Values) -> Values:
         """Stage two from the model that stage one left, and the HPM that inherits its result."""
-        client.train(model, supervised(client, state, self.params), steps, lr_factor=self.params.stage_two_lr)
+        client.train(
+            model, supervised(client, state, self.params), steps, lr_factor=self.params.stage_two_lr
+        )
         return inherit(client, state, model, self.params)
 
     def kept_personal(self, state: Values) -> Values | None:

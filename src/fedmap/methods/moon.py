@@ -12,13 +12,17 @@ from fedmap.vector import Model
 
 @register
 class MOON(Method):
-    """FedAvg whose clients' features are drawn to the downloaded model's and away from their own previous model's.
+    """FedAvg whose clients' features are drawn to the downloaded model's and away from their own
+    previous model's.
 
-    L_k + mu L_con with L_con = -log(e^(s_glob / tau) / (e^(s_glob / tau) + e^(s_prev / tau))); s is the cosine similarity of a
-    sample's features h to those of the frozen download and of the model that this client had after its last participation."""
+    L_k + mu L_con with L_con = -log(e^(s_glob / tau) / (e^(s_glob / tau) + e^(s_prev / tau))); s is
+    the cosine similarity of a sample's features h to those of the frozen download and of the model
+    that this client had after its last participation."""
 
     class Params(MethodParams):
-        weight: float = Field(0.1, ge=0, description="mu, how much the contrast counts; 0 is FedAvg")
+        weight: float = Field(
+            0.1, ge=0, description="mu, how much the contrast counts; 0 is FedAvg"
+        )
         temperature: float = Field(0.5, gt=0, description="tau of the contrast")
 
     groups = [{"weight": 1e-3}, {"weight": 1e-2}, {"weight": 1e-1}]
@@ -32,11 +36,16 @@ class MOON(Method):
         return local._replace(state={"previous": local.up["model"]})
 
     def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
-        near, far = (client.frozen(client.model(vector).features) for vector in (tensor(down, "model"), tensor(state, "previous")))
+        near, far = (
+            client.frozen(client.model(vector).features)
+            for vector in (tensor(down, "model"), tensor(state, "previous"))
+        )
         params: MOON.Params = self.params
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
-            return F.cross_entropy(model.classify(h), y) + params.weight * contrast(h, near(x), far(x), params.temperature)
+            return F.cross_entropy(model.classify(h), y) + params.weight * contrast(
+                h, near(x), far(x), params.temperature
+            )
 
         return loss

@@ -1,5 +1,5 @@
-"""PerFedAvg. Fallah, Mokhtari and Ozdaglar, Personalized federated learning with theoretical guarantees: a model-agnostic
-meta-learning approach, NeurIPS 2020."""
+"""PerFedAvg. Fallah, Mokhtari and Ozdaglar, Personalized federated learning with theoretical
+guarantees: a model-agnostic meta-learning approach, NeurIPS 2020."""
 
 import torch
 from pydantic import Field
@@ -13,13 +13,19 @@ from fedmap.methods.base import Local, Method, MethodParams, Values, register, t
 class PerFedAvg(Method):
     """FedAvg of a model that is good after one more step of training (first-order meta-learning).
 
-    Each iteration takes two batches: w' = w - rho eta grad L_1(w), then w <- w - beta grad L_2(w'), both without momentum and
-    weight decay (Algorithm 1, first-order)."""
+    Each iteration takes two batches: w' = w - rho eta grad L_1(w), then w <- w - beta grad L_2(w'),
+    both without momentum and weight decay (Algorithm 1, first-order)."""
 
     class Params(MethodParams):
-        inner: float = Field(0.3, ge=0, le=1, description="learning rate of the trial step, as a share of the run's")
+        inner: float = Field(
+            0.3, ge=0, le=1, description="learning rate of the trial step, as a share of the run's"
+        )
         beta: float = Field(0.1, gt=0, description="learning rate of the meta step")
-        adaptation_steps: int = Field(0, ge=0, description="steps on further batches by which the personal model leaves the uploaded one")
+        adaptation_steps: int = Field(
+            0,
+            ge=0,
+            description="steps on further batches by which the personal model leaves the uploaded one",
+        )
 
     groups = [{"beta": 0.1}, {"beta": 0.05}, {"beta": 0.01}]
 

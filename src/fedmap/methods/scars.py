@@ -1,11 +1,11 @@
-"""ScaRS: Scaffold with the restricted softmax. Li et al., MAP: model aggregation and personalization in federated learning
-with incomplete classes, where it is a compared method."""
+"""ScaRS: Scaffold with the restricted softmax. Li et al., MAP: model aggregation and
+personalization in federated learning with incomplete classes, where it is a compared method."""
 
 from fedmap.client import Client
 from fedmap.losses import Loss
 from fedmap.methods.base import Values, register
-from fedmap.methods.control import ControlParams
 from fedmap.methods.fedrs import RestrictedParams, restricted
+from fedmap.methods.parts.control import ControlParams
 from fedmap.methods.scaffold import Scaffold
 
 
@@ -13,7 +13,8 @@ from fedmap.methods.scaffold import Scaffold
 class ScaRS(Scaffold):
     """Scaffold whose clients hold back the proxies of classes that they do not have.
 
-    Scaffold's steps and variates, on the restricted softmax loss (Eq. 8) instead of the ordinary one."""
+    Scaffold's steps and variates, on the restricted softmax loss (Eq. 8) instead of the ordinary
+    one."""
 
     class Params(RestrictedParams, ControlParams):
         pass

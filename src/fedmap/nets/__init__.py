@@ -1,4 +1,5 @@
-"""The networks by name. A net is features plus a classifier without bias, so that one row of the classifier is one class's proxy."""
+"""The networks by name. A net is features plus a classifier without bias, so that one row of the
+classifier is one class's proxy."""
 
 from collections.abc import Callable
 
@@ -14,11 +15,13 @@ from fedmap.nets.mlp import MLPNet
 from fedmap.nets.resnet import ResNet20, ResNet56
 from fedmap.nets.tfcnn import TFCNN
 from fedmap.nets.vgg import VGG8, VGG8BN, VGG11, VGG11BN, VGG16BN
-from fedmap.registry import Registry
+from fedmap.registry import Registry, headline
 
 __all__ = ["NETS", "Net", "adapt", "build", "line", "size"]
 
-NetMaker = Callable[[tuple[int, ...], int], nn.Module]  # (shape of one sample, number of classes); `adapt` takes what is not a Net
+NetMaker = Callable[
+    [tuple[int, ...], int], nn.Module
+]  # (shape of one sample, number of classes); `adapt` takes what is not a Net
 NETS: Registry[NetMaker] = Registry("net")
 PAPER: dict[str, NetMaker] = {
     "mlp": MLPNet,
@@ -40,7 +43,7 @@ for name, maker in PAPER.items():
 
 
 def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
-    """A freshly initialised net for samples of this shape; the same seed gives the same weights."""
+    """A freshly initialized net for samples of this shape; the same seed gives the same weights."""
     maker = NETS[name]
     try:
         with seeded(seed):
@@ -52,11 +55,12 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
 
 def line(name: str) -> str:
     """What a net is, in one line."""
-    return (NETS[name].__doc__ or "").strip().partition("\n")[0]
+    return headline(NETS[name])
 
 
 def size(name: str, shape: tuple[int, ...], classes: int) -> int | None:
-    """How many parameters a net has for samples of this shape, without making them; None where it does not take such samples."""
+    """How many parameters a net has for samples of this shape, without making them; None where it
+    does not take such samples."""
     try:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in NETS[name](shape, classes).parameters())

@@ -1,4 +1,5 @@
-"""What every net has in common: features and classifier apart, and the initialisation that all methods start from."""
+"""What every net has in common: features and classifier apart, and the initialization that all
+methods start from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,20 +19,23 @@ class Net(nn.Module):
         super().__init__()
         self.features = features
         self.classifier = nn.Linear(dim, classes, bias=False)
-        initialise(self)
+        initialize(self)
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.features(x))
         return logits
 
 
-def initialise(net: nn.Module) -> None:
-    """Convolutions Kaiming-normal (fan out) with zero bias, so that deep nets without batch norm start; the rest as PyTorch has it.
+def initialize(net: nn.Module) -> None:
+    """Convolutions Kaiming-normal (fan out) with zero bias, so that deep nets without batch norm
+    start; the rest as PyTorch has it.
 
-    The paper is silent here. The authors' code draws every linear layer from N(0, 0.01^2), with which the classic LeNet, three
-    linear layers deep, does not begin to learn (FedAvg on fashion-mini, seed 0, 8 rounds: global accuracy 0.10, against 0.65 this way)."""
+    The paper is silent here. The authors' code draws every linear layer from N(0, 0.01^2), with
+    which the classic LeNet, three linear layers deep, does not begin to learn (FedAvg on
+    fashion-mini, seed 0, 8 rounds: global accuracy 0.10, against 0.65 this way)."""
     for layer in net.modules():
-        if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:  # without storage a net is only counted
+        # without storage a net is only counted
+        if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
@@ -47,7 +51,8 @@ def image(shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, torch's global generator is seeded (any module's own initialisation draws from it); afterwards it is as before."""
+    """Inside, torch's global generator is seeded (any module's own initialization draws from it);
+    afterwards it is as before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "net"))
         yield

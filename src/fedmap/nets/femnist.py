@@ -14,5 +14,7 @@ class FEMNISTNet(Net):
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         channels, _, _ = image(shape, 8)
         blocks = ConvBlocks(channels, [ConvBlock(32, 5, 2, True), ConvBlock(64, 5, 2, False)])
-        features = nn.Sequential(OrderedDict(blocks=blocks, average=nn.AdaptiveAvgPool2d(4), flat=nn.Flatten()))
+        features = nn.Sequential(
+            OrderedDict(blocks=blocks, average=nn.AdaptiveAvgPool2d(4), flat=nn.Flatten())
+        )
         super().__init__(features, 64 * 4 * 4, classes)

@@ -1,4 +1,5 @@
-"""LeNet as LeCun et al. (1998) have it, with ReLU and max pooling, and the paper's change of it for pictures of the feature space."""
+"""LeNet as LeCun et al. (1998) have it, with ReLU and max pooling, and the paper's change of it for
+pictures of the feature space."""
 
 from collections import OrderedDict
 from typing import ClassVar
@@ -32,13 +33,15 @@ class LeNet(Net):
 
 
 class LeNet2D(LeNet):
-    """LeNet with a feature of 2 dimensions, to be drawn as points in the plane (paper, Sect. 5.1.1)."""
+    """LeNet with a feature of 2 dimensions, to be drawn as points in the plane (paper, Sect.
+    5.1.1)."""
 
     dim = 2
     relu = False
 
 
 class LeNet2DReLU(LeNet):
-    """LeNet with a feature of 2 dimensions and ReLU before the classifier: points in a quarter of the plane."""
+    """LeNet with a feature of 2 dimensions and ReLU before the classifier: points in a quarter of
+    the plane."""
 
     dim = 2

@@ -12,5 +12,11 @@ class MLPNet(Net):
     """Two hidden layers of 512 with ReLU, for images and vectors of any size."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        features = Layers(nn.Flatten(), nn.Linear(math.prod(shape), 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU())
+        features = Layers(
+            nn.Flatten(),
+            nn.Linear(math.prod(shape), 512),
+            nn.ReLU(),
+            nn.Linear(512, 512),
+            nn.ReLU(),
+        )
         super().__init__(features, 512, classes)

@@ -1,4 +1,5 @@
-"""ResNet for small images (He et al., 2016, Sect. 4.2): three stages of n residual blocks, 6n + 2 layers."""
+"""ResNet for small images (He et al., 2016, Sect. 4.2): three stages of n residual blocks, 6n + 2
+layers."""
 
 from collections import OrderedDict
 from itertools import pairwise
@@ -14,7 +15,8 @@ WIDTHS = (16, 32, 64)  # channels of the three stages; the second and the third 
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions with batch norm, beside a shortcut: a projection where the shape changes, nothing elsewhere."""
+    """Two 3x3 convolutions with batch norm, beside a shortcut: a projection where the shape
+    changes, nothing elsewhere."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -24,7 +26,12 @@ class Residual(nn.Module):
         self.norm2 = nn.BatchNorm2d(outputs)
         self.shortcut: nn.Module = nn.Identity()
         if inputs != outputs:
-            self.shortcut = nn.Sequential(OrderedDict(conv=nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm=nn.BatchNorm2d(outputs)))
+            self.shortcut = nn.Sequential(
+                OrderedDict(
+                    conv=nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                    norm=nn.BatchNorm2d(outputs),
+                )
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         h = F.relu(self.norm1(self.conv1(x)))
@@ -38,14 +45,17 @@ def stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
 
 
 class ResNet(Net):
-    """Three stages of residual blocks with 16, 32 and 64 channels, averaged over the image, for images of at least 8x8."""
+    """Three stages of residual blocks with 16, 32 and 64 channels, averaged over the image, for
+    images of at least 8x8."""
 
     depth: ClassVar[int]  # residual blocks of each stage
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         channels, _, _ = image(shape, 8)
         first = nn.Conv2d(channels, WIDTHS[0], 3, padding=1, bias=False)
-        features = OrderedDict[str, nn.Module](layout=ChannelsLast(), conv=first, norm=nn.BatchNorm2d(WIDTHS[0]), relu=nn.ReLU())
+        features = OrderedDict[str, nn.Module](
+            layout=ChannelsLast(), conv=first, norm=nn.BatchNorm2d(WIDTHS[0]), relu=nn.ReLU()
+        )
         for i, (inputs, outputs) in enumerate(pairwise((WIDTHS[0], *WIDTHS)), start=1):
             features[f"stage{i}"] = stage(inputs, outputs, self.depth)
         features |= {"average": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten()}

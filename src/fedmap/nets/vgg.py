@@ -1,4 +1,5 @@
-"""VGG (Simonyan and Zisserman, 2015) for small images: five stages of 3x3 convolutions, and the classifier right behind them."""
+"""VGG (Simonyan and Zisserman, 2015) for small images: five stages of 3x3 convolutions, and the
+classifier right behind them."""
 
 from collections import OrderedDict
 from typing import ClassVar
@@ -12,7 +13,8 @@ WIDTHS = (64, 128, 256, 512, 512)  # channels of the five stages; each ends in a
 
 
 class VGG(Net):
-    """Five stages of 3x3 convolutions without the original's hidden linear layers, for images of at least 32x32."""
+    """Five stages of 3x3 convolutions without the original's hidden linear layers, for images of at
+    least 32x32."""
 
     depths: ClassVar[tuple[int, ...]]  # convolutions of each stage
     batch_norm: ClassVar[bool] = False
@@ -20,7 +22,11 @@ class VGG(Net):
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         channels, height, width = image(shape, 32)
         stages = zip(WIDTHS, self.depths, strict=True)
-        plan = [ConvBlock(outputs, 3, 1, pool=i == depth) for outputs, depth in stages for i in range(1, depth + 1)]
+        plan = [
+            ConvBlock(outputs, 3, 1, pool=i == depth)
+            for outputs, depth in stages
+            for i in range(1, depth + 1)
+        ]
         blocks = batch_normed(channels, plan) if self.batch_norm else ConvBlocks(channels, plan)
         features = nn.Sequential(OrderedDict(blocks=blocks, flat=nn.Flatten()))
         super().__init__(features, WIDTHS[-1] * (height // 32) * (width // 32), classes)

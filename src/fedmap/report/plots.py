@@ -12,7 +12,18 @@ from fedmap.errors import FedmapError
 from fedmap.federation import Federation
 from fedmap.simulate import Result
 
-COLOURS = ["#4C566A", "#D08700", "#2A7F9E", "#B3262E", "#5B8C3E", "#7B4EA3", "#C2568C", "#8A6D3B", "#1F9E89", "#999999"]
+COLORS = [
+    "#4C566A",
+    "#D08700",
+    "#2A7F9E",
+    "#B3262E",
+    "#5B8C3E",
+    "#7B4EA3",
+    "#C2568C",
+    "#8A6D3B",
+    "#1F9E89",
+    "#999999",
+]
 DASHES = ["-", "--", ":", "-."]
 
 
@@ -44,9 +55,13 @@ def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
 
 
 def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path:
-    """Both accuracies by round, one line a method: mean over seeds, thin for single rounds, thick for the mean of the last five."""
+    """Both accuracies by round, one line a method: mean over seeds, thin for single rounds, thick
+    for the mean of the last five."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
-    titles = {"global_accuracy": "Global model, on every class", "personal_accuracy": "Personal models, each on its client's own classes"}
+    titles = {
+        "global_accuracy": "Global model, on every class",
+        "personal_accuracy": "Personal models, each on its client's own classes",
+    }
     for axes, (name, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
         for i, (method, runs) in enumerate(results.items()):
             by_seed = [[record[name] for record in run.rounds] for run in runs]
@@ -54,7 +69,10 @@ def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path
                 continue  # the method has no global model
             mean = 100 * np.mean(by_seed, axis=0)
             rounds = np.arange(1, len(mean) + 1)
-            look = {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i // len(COLOURS) % len(DASHES)]}
+            look = {
+                "color": COLORS[i % len(COLORS)],
+                "linestyle": DASHES[i // len(COLORS) % len(DASHES)],
+            }
             axes.plot(rounds, mean, linewidth=0.7, alpha=0.35, **look)
             axes.plot(rounds, smooth(mean, 5), linewidth=2, label=method, **look)
         axes.set_title(title, loc="left", fontsize=11)
@@ -62,24 +80,40 @@ def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("accuracy, %")
         bare(axes)
-    figure.axes[0].legend(frameon=False, loc="lower right", ncols=1 if len(results) <= 6 else 2, fontsize=9 if len(results) <= 6 else 6)
+    figure.axes[0].legend(
+        frameon=False,
+        loc="lower right",
+        ncols=1 if len(results) <= 6 else 2,
+        fontsize=9 if len(results) <= 6 else 6,
+    )
     return save(figure, path, dpi)
 
 
 def holdings(federation: Federation, path: Path) -> Path:
-    """Which client holds how many training samples of which class: dots for few clients, a raster for many."""
+    """Which client holds how many training samples of which class: dots for few clients, a raster
+    for many."""
     counts = federation.counts.numpy()
     clients, classes = counts.shape
     many = clients > 60 or classes > 30
     figure = Figure(figsize=(10, 4.2 if classes <= 30 else 7), layout="constrained")
     axes = figure.subplots()
     if many:
-        image = axes.imshow(np.where(counts > 0, counts, np.nan).T, aspect="auto", interpolation="nearest", cmap="viridis", origin="lower")
+        image = axes.imshow(
+            np.where(counts > 0, counts, np.nan).T,
+            aspect="auto",
+            interpolation="nearest",
+            cmap="viridis",
+            origin="lower",
+        )
         figure.colorbar(image, label="training samples", pad=0.01)
     else:
         who, what = np.nonzero(counts)
-        axes.scatter(who, what, s=260 * counts[who, what] / counts.max(), color="#2A7F9E", linewidth=0)
-        axes.set_xticks(range(clients), [str(k) for k in range(clients)], fontsize=7 if clients > 30 else 9)
+        axes.scatter(
+            who, what, s=260 * counts[who, what] / counts.max(), color="#2A7F9E", linewidth=0
+        )
+        axes.set_xticks(
+            range(clients), [str(k) for k in range(clients)], fontsize=7 if clients > 30 else 9
+        )
         axes.set_xlim(-0.7, clients - 0.3)
         axes.set_ylim(-0.7, classes - 0.3)
         bare(axes)
@@ -88,5 +122,9 @@ def holdings(federation: Federation, path: Path) -> Path:
     axes.set_xlabel("client")
     missing = (~federation.observed).float().sum(1).mean()
     size = "" if many else f"; the largest dot is {counts.max()} training samples"
-    axes.set_title(f"Who holds what: a client misses {missing:.1f} of {classes} classes on average{size}", loc="left", fontsize=11)
+    axes.set_title(
+        f"Who holds what: a client misses {missing:.1f} of {classes} classes on average{size}",
+        loc="left",
+        fontsize=11,
+    )
     return save(figure, path)

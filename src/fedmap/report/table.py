@@ -1,4 +1,5 @@
-"""Tables: of any cells as Markdown, CSV and LaTeX; and the comparison of methods by both accuracies over one or more seeds."""
+"""Tables: of any cells as Markdown, CSV and LaTeX; and the comparison of methods by both accuracies
+over one or more seeds."""
 
 import csv
 import io
@@ -26,7 +27,10 @@ class Table(NamedTuple):
     lines: list[list[str]]
 
     def markdown(self) -> str:
-        return "".join("| " + " | ".join(line) + " |\n" for line in (self.head, ["---"] * len(self.head), *self.lines))
+        return "".join(
+            "| " + " | ".join(line) + " |\n"
+            for line in (self.head, ["---"] * len(self.head), *self.lines)
+        )
 
     def csv(self) -> str:
         text = io.StringIO()
@@ -35,7 +39,13 @@ class Table(NamedTuple):
 
     def latex(self) -> str:
         """A table for a paper, with the rules of the package booktabs."""
-        symbols = {"\\": r"\textbackslash{}", "−": "$-$", "±": r"$\pm$", "α": r"$\alpha$", "λ": r"$\lambda$"}
+        symbols = {
+            "\\": r"\textbackslash{}",
+            "−": "$-$",
+            "±": r"$\pm$",
+            "α": r"$\alpha$",
+            "λ": r"$\lambda$",
+        }
         symbols |= {c: f"\\{c}" for c in "%&_#${}"}
 
         def row(cells: list[str]) -> str:
@@ -43,7 +53,18 @@ class Table(NamedTuple):
 
         rules = [r"\toprule", row(self.head), r"\midrule", *map(row, self.lines), r"\bottomrule"]
         inside = [r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}", *rules, r"\end{tabular}"]
-        return "\n".join([r"\begin{table}", r"\centering", r"\caption{" + row([self.caption])[:-3] + "}", *inside, r"\end{table}"]) + "\n"
+        return (
+            "\n".join(
+                [
+                    r"\begin{table}",
+                    r"\centering",
+                    r"\caption{" + row([self.caption])[:-3] + "}",
+                    *inside,
+                    r"\end{table}",
+                ]
+            )
+            + "\n"
+        )
 
 
 class Row(NamedTuple):
@@ -55,7 +76,8 @@ class Row(NamedTuple):
 
 
 def percent(values: Sequence[float | None]) -> str:
-    """Mean and, over several seeds, standard deviation in per cent; a dash where there is no such number."""
+    """Mean and, over several seeds, standard deviation in per cent; a dash where there is no such
+    number."""
     known = [100 * value for value in values if value is not None]
     if not known:
         return "-"
@@ -75,13 +97,21 @@ def rows(results: dict[str, list[Result]]) -> list[Row]:
 
 
 def markdown(table: list[Row]) -> str:
-    return Table("", ["method", *COLUMNS.values(), "s/round"], [[row.method, *row.cells, row.seconds] for row in table]).markdown()
+    return Table(
+        "",
+        ["method", *COLUMNS.values(), "s/round"],
+        [[row.method, *row.cells, row.seconds] for row in table],
+    ).markdown()
 
 
 def as_json(results: dict[str, list[Result]]) -> list[dict[str, Any]]:
     """The same for scripts: one entry a run."""
     return [
-        {"method": method, "seed": run.settings.seed, "folder": str(run.folder) if run.folder else None}
+        {
+            "method": method,
+            "seed": run.settings.seed,
+            "folder": str(run.folder) if run.folder else None,
+        }
         | {name: run.final[name] for name in COLUMNS}
         for method, runs in results.items()
         for run in runs

@@ -1,6 +1,8 @@
-"""A run's folder: `run.toml`, `rounds.jsonl`, `final.json`, the models, `done`, and while it runs the checkpoint.
+"""A run's folder: `run.toml`, `rounds.jsonl`, `final.json`, the models, `done`, and while it runs
+the checkpoint.
 
-A round counts once `checkpoint/commit.json` names it; that file is replaced atomically after all the rest is written."""
+A round counts once `checkpoint/commit.json` names it; that file is replaced atomically after all
+the rest is written."""
 
 import fcntl
 import json
@@ -32,8 +34,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def save_values(values: Values) -> bytes:
     """Tensors and numbers as one safetensors file; the numbers go into its header."""
-    tensors = {name: value.contiguous() for name, value in values.items() if isinstance(value, Tensor)}
-    numbers = {name: json.dumps(value) for name, value in values.items() if not isinstance(value, Tensor)}
+    tensors = {
+        name: value.contiguous() for name, value in values.items() if isinstance(value, Tensor)
+    }
+    numbers = {
+        name: json.dumps(value) for name, value in values.items() if not isinstance(value, Tensor)
+    }
     return safetensors.torch.save(tensors, metadata=numbers)
 
 
@@ -66,7 +72,8 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process at a time works in the folder. The lock goes with the process, however it ends."""
+        """Only one process at a time works in the folder. The lock goes with the process, however
+        it ends."""
         try:
             self.checkpoint.mkdir(parents=True, exist_ok=True)
         except OSError as wrong:
@@ -75,7 +82,9 @@ class RunFolder:
             try:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise FedmapError(f"another process works in {self.path}; wait for it or choose another folder") from None
+                raise FedmapError(
+                    f"another process works in {self.path}; wait for it or choose another folder"
+                ) from None
             yield
             if self.done:
                 shutil.rmtree(self.checkpoint, ignore_errors=True)
@@ -86,7 +95,8 @@ class RunFolder:
         write_atomically(path, content.encode() if isinstance(content, str) else content)
 
     def commit(self, record: dict[str, Any], server: Values, store: StateStore) -> None:
-        """Make a round final: the clients' states are in the store already; then server state, record, and the commit."""
+        """Make a round final: the clients' states are in the store already; then server state,
+        record, and the commit."""
         number = record["round"]
         store.sync()
         content = save_values(server)
@@ -101,12 +111,18 @@ class RunFolder:
             os.fsync(rounds.fileno())
         self._written += len(line)
         self._checksum = zlib.crc32(line, self._checksum)
-        commit = {"round": number, "server_crc": zlib.crc32(content), "rounds_bytes": self._written, "rounds_crc": self._checksum}
+        commit = {
+            "round": number,
+            "server_crc": zlib.crc32(content),
+            "rounds_bytes": self._written,
+            "rounds_crc": self._checksum,
+        }
         write_atomically(self._commit, json.dumps(commit).encode())
         (self.checkpoint / f"server-{number - 1}.safetensors").unlink(missing_ok=True)
 
     def restore(self, store: StateStore) -> tuple[list[dict[str, Any]], Values | None]:
-        """The records and the server state of the last whole round; the store is brought back to it. (No round: [], None.)"""
+        """The records and the server state of the last whole round; the store is brought back to
+        it. (No round: [], None.)"""
         if not self._commit.exists():
             store.forget_after(0)
             return [], None
@@ -115,14 +131,23 @@ class RunFolder:
         server = self.checkpoint / f"server-{commit['round']}.safetensors"
         for path, crc, wanted in (
             (self._rounds, zlib.crc32(content), commit["rounds_crc"]),
-            (server, zlib.crc32(server.read_bytes()) if server.exists() else None, commit["server_crc"]),
+            (
+                server,
+                zlib.crc32(server.read_bytes()) if server.exists() else None,
+                commit["server_crc"],
+            ),
         ):
             if crc != wanted:
-                raise FedmapError(f"{path} is damaged: its checksum differs from the one of round {commit['round']}; the run cannot go on")
+                raise FedmapError(
+                    f"{path} is damaged: its checksum differs from the one of round "
+                    f"{commit['round']}; the run cannot go on"
+                )
         self._written, self._checksum = len(content), commit["rounds_crc"]
         records = [json.loads(line) for line in content.splitlines()]
         store.forget_after(commit["round"])
-        last = {client["client"]: record["round"] for record in records for client in record["clients"]}
+        last = {
+            client["client"]: record["round"] for record in records for client in record["clients"]
+        }
         for client, round in last.items():
             store.check(client, round)
         return records, load_values(server)

@@ -1,4 +1,5 @@
-"""Every setting of a run, as one flat, checked record: what the command line, a TOML file and `run.toml` have in common."""
+"""Every setting of a run, as one flat, checked record: what the command line, a TOML file and
+`run.toml` have in common."""
 
 import hashlib
 import json
@@ -23,21 +24,36 @@ MANNER = {"workers", "data_dir"}  # how a run is carried out; these change no nu
 class Settings(Training):
     """One method on one federation with one seed."""
 
-    method: str = Field("map", description="one of `fedmap methods`, or a class of your own: FILE.py:CLASS")
+    method: str = Field(
+        "map", description="one of `fedmap methods`, or a class of your own: FILE.py:CLASS"
+    )
     params: dict[str, Any] = Field({}, description="the method's parameters")
     data: str = Field("fashion-mini", description="one of `fedmap datasets`")
     data_dir: str | None = Field(None, description="folder of the datasets' files")
-    samples: int | None = Field(None, ge=1, description="training samples to use, and the same share of the test set; all if not given")
-    net: str | None = Field(None, description="one of `fedmap nets`; the paper's for the dataset if not given")
+    samples: int | None = Field(
+        None,
+        ge=1,
+        description="training samples to use, and the same share of the test set; all if not given",
+    )
+    net: str | None = Field(
+        None, description="one of `fedmap nets`; the paper's for the dataset if not given"
+    )
     partition: str | None = Field(
-        None, description="one of `fedmap partitions`; natural where the data says who owns what, else incomplete"
+        None,
+        description="one of `fedmap partitions`; natural where the data says who owns what, else incomplete",
     )
     partition_params: dict[str, Any] = Field({}, description="the partition's parameters")
     clients: int | None = Field(None, ge=1, description="clients in the federation")
-    server_weights: Literal["uniform", "samples"] = Field("uniform", description="how the server weighs uploads")
+    server_weights: Literal["uniform", "samples"] = Field(
+        "uniform", description="how the server weighs uploads"
+    )
     seed: int = Field(0, ge=0, description="seed of initial weights, selection and batches")
-    partition_seed: int | None = Field(None, ge=0, description="seed of the partition; the same as `seed` if not given")
-    kernels: Literal["auto", "native", "torch"] = Field("auto", description="small convolutions by native code or by PyTorch")
+    partition_seed: int | None = Field(
+        None, ge=0, description="seed of the partition; the same as `seed` if not given"
+    )
+    kernels: Literal["auto", "native", "torch"] = Field(
+        "auto", description="small convolutions by native code or by PyTorch"
+    )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
     @property
@@ -50,38 +66,65 @@ class Settings(Training):
         """A folder name from the settings: readable, and different for every different run."""
         what = json.dumps(self.model_dump(exclude=MANNER, exclude_none=True), sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
-        return re.sub(r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}")
+        return re.sub(
+            r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}"
+        )
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
         dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
         if self.samples:
             dataset = dataset.smaller(self.samples)
-        made = partition(dataset, self.clients, seed=self.partition_seed or 0, kind=self.partition, **self.partition_params)
+        made = partition(
+            dataset,
+            self.clients,
+            seed=self.partition_seed or 0,
+            kind=self.partition,
+            **self.partition_params,
+        )
         made.made_by |= {"samples": self.samples} if self.samples else {}
         return made
 
     def resolved(self, federation: Federation) -> "Settings":
-        """With what only the data and the machine can say: who the clients are, which net fits where none was chosen, and
-        whether there are native kernels. From here on these kernels are in force in this process."""
-        known: dict[str, Any] = {name: value for name, value in federation.made_by.items() if name != "data"}
-        known |= {"clients": len(federation), "net": self.net or federation.dataset.defaults.net, "kernels": kernels.use(self.kernels)}
+        """With what only the data and the machine can say: who the clients are, which net fits
+        where none was chosen, and whether there are native kernels. From here on these kernels are
+        in force in this process."""
+        known: dict[str, Any] = {
+            name: value for name, value in federation.made_by.items() if name != "data"
+        }
+        known |= {
+            "clients": len(federation),
+            "net": self.net or federation.dataset.defaults.net,
+            "kernels": kernels.use(self.kernels),
+        }
         return self.model_copy(update=known)
 
 
 def settings(given: dict[str, Any]) -> Settings:
-    """Checked settings; what is not given is the paper's value for the dataset, and the method's own default."""
+    """Checked settings; what is not given is the paper's value for the dataset, and the method's
+    own default."""
     data = given.get("data", Settings.model_fields["data"].default)
     defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
     rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
-    made = checked(Settings, rates | {name: value for name, value in given.items() if value is not None}, "the run")
+    made = checked(
+        Settings,
+        rates | {name: value for name, value in given.items() if value is not None},
+        "the run",
+    )
     method = find_method(made.method)(**made.params)
     seed = made.seed if made.partition_seed is None else made.partition_seed
-    return made.model_copy(update={"method": full_name(made.method), "params": method.params.model_dump(), "partition_seed": seed})
+    return made.model_copy(
+        update={
+            "method": full_name(made.method),
+            "params": method.params.model_dump(),
+            "partition_seed": seed,
+        }
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Tables other than params and partition_params (what a finished run adds) are left out."""
+    """The settings in a TOML file. Tables other than params and partition_params (what a finished
+    run adds) are left out."""
     try:
         found = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -93,6 +136,12 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def to_toml(tables: dict[str, Any]) -> str:
     """A TOML text of plain values, with one level of tables at the end."""
-    plain = [f"{name} = {json.dumps(value)}" for name, value in tables.items() if not isinstance(value, dict) and value is not None]
-    nested = [f"\n[{name}]\n{to_toml(table)}" for name, table in tables.items() if isinstance(table, dict)]
+    plain = [
+        f"{name} = {json.dumps(value)}"
+        for name, value in tables.items()
+        if not isinstance(value, dict) and value is not None
+    ]
+    nested = [
+        f"\n[{name}]\n{to_toml(table)}" for name, table in tables.items() if isinstance(table, dict)
+    ]
     return "\n".join([*plain, *nested])

@@ -1,5 +1,6 @@
-"""The clients' private states, in memory or in a file. Each client has two slots: a new state goes to the slot that is
-not in use, so the state of the last whole round is never overwritten and the file itself is the checkpoint."""
+"""The clients' private states, in memory or in a file. Each client has two slots: a new state goes
+to the slot that is not in use, so the state of the last whole round is never overwritten and the
+file itself is the checkpoint."""
 
 import os
 import struct
@@ -9,13 +10,15 @@ from pathlib import Path
 
 from fedmap.errors import FedmapError
 from fedmap.methods import Values
-from fedmap.simulate.shared import ALIGNMENT, Layout, Memory
+from fedmap.simulate.memory import ALIGNMENT, Layout, Memory
 
-HEADER = struct.Struct("<qI")  # the round that the state was made in (0: none), and a checksum of the state
+# the round that the state was made in (0: none), and a checksum of the state
+HEADER = struct.Struct("<qI")
 
 
 class StateStore:
-    """States by client number; a client never seen has the initial state. Processes forked later read the same bytes."""
+    """States by client number; a client never seen has the initial state. Processes forked later
+    read the same bytes."""
 
     def __init__(self, initial: Values, clients: int, path: Path | None = None) -> None:
         self.initial = initial
@@ -27,14 +30,23 @@ class StateStore:
         self._path = path
         if path is not None:
             weakref.finalize(self, os.close, self._fd)
-        os.ftruncate(self._fd, max(2 * clients * self._slot, 1))  # sparse: what is never written takes no room
+        # sparse: what is never written takes no room
+        os.ftruncate(self._fd, max(2 * clients * self._slot, 1))
 
     def _headers(self, client: int) -> list[tuple[int, int]]:
-        return [HEADER.unpack(os.pread(self._fd, HEADER.size, (2 * client + slot) * self._slot)) for slot in (0, 1)]
+        return [
+            HEADER.unpack(os.pread(self._fd, HEADER.size, (2 * client + slot) * self._slot))
+            for slot in (0, 1)
+        ]
 
     def _packed(self, client: int, slot: int) -> bytearray:
-        """A slot's state, read and not mapped: a mapped file counts as this process's memory, and there are thousands of clients."""
-        packed, start, end = bytearray(self._layout.nbytes), (2 * client + slot) * self._slot + ALIGNMENT, 0
+        """A slot's state, read and not mapped: a mapped file counts as this process's memory, and
+        there are thousands of clients."""
+        packed, start, end = (
+            bytearray(self._layout.nbytes),
+            (2 * client + slot) * self._slot + ALIGNMENT,
+            0,
+        )
         while end < len(packed):
             end += os.preadv(self._fd, [memoryview(packed)[end:]], start + end)
         return packed
@@ -57,7 +69,8 @@ class StateStore:
             return
         if Layout.of(state) != self._layout:
             raise FedmapError(
-                f"the state of client {client} has changed its entries or shapes; a method's state keeps those of `client_state`"
+                f"the state of client {client} has changed its entries or shapes; a method's state "
+                "keeps those of `client_state`"
             )
         packed = bytearray(self._layout.nbytes)
         self._layout.write(state, packed)
@@ -68,7 +81,10 @@ class StateStore:
             _write_all(self._fd, HEADER.pack(round, zlib.crc32(packed)), start)
         except OSError as wrong:
             where = self._path or "the clients' states"
-            raise FedmapError(f"cannot write {where}: {wrong.strerror}; whole rounds are kept, and the run can be resumed") from None
+            raise FedmapError(
+                f"cannot write {where}: {wrong.strerror}; whole rounds are kept, and the run can "
+                "be resumed"
+            ) from None
 
     def forget_after(self, round: int) -> None:
         """Drop states of a round that was not completed."""
@@ -83,11 +99,15 @@ class StateStore:
             return
         found = self.round_of(client)
         if found != round:
-            raise FedmapError(f"the checkpoint has client {client}'s state of round {found}, not of round {round}; the run cannot go on")
+            raise FedmapError(
+                f"the checkpoint has client {client}'s state of round {found}, not of round "
+                f"{round}; the run cannot go on"
+            )
         slot = [r for r, _ in self._headers(client)].index(round)
         if zlib.crc32(self._packed(client, slot)) != self._headers(client)[slot][1]:
             raise FedmapError(
-                f"the checkpoint of client {client}'s state (round {round}) is damaged: its checksum differs; the run cannot go on"
+                f"the checkpoint of client {client}'s state (round {round}) is damaged: its "
+                "checksum differs; the run cannot go on"
             )
 
     def sync(self) -> None:

@@ -1,0 +1,1 @@
+"""File formats: each reader refuses what does not keep its promise."""

@@ -1,0 +1,1 @@
+"""The official sets, one module each."""

@@ -1,0 +1,1 @@
+"""Data of the user's own: arrays, folders of images, files."""

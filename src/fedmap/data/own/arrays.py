@@ -1,0 +1,222 @@
+"""The user's own arrays, one pair of samples and labels for each client, to one Dataset. The
+readers of files end here too."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from fedmap.data.dataset import Dataset, Defaults
+from fedmap.errors import FedmapError
+
+Pair = tuple[npt.ArrayLike, npt.ArrayLike]
+IMAGES = Defaults(fraction=1.0, rounds=50, batch=32)
+VECTORS = replace(IMAGES, net="mlp")
+TEST = "test"  # a folder or file of this name holds the shared test set, not a client
+
+
+def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Sort key with numbers by value: client2 comes before client10."""
+    parts = [part.lstrip("0") if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    return [(i % 2, len(part) if i % 2 else 0, part) for i, part in enumerate(parts)], name
+
+
+def from_clients(
+    clients: Mapping[str, Pair],
+    test: Pair | None = None,
+    *,
+    name: str = "arrays",
+    classes: Sequence[str] | None = None,
+    size: tuple[int, int] = (32, 32),
+) -> Dataset:
+    """One Dataset from each client's samples and labels; clients keep their names and order.
+
+    Samples: images (n, h, w), (n, channels, h, w) or (n, h, w, channels), uint8 or float, or
+    vectors (n, d). Gray and color mixed become color; images of different sizes are scaled to
+    `size`. Labels: any whole numbers or text; they become 0..C-1 in sorted order and their names
+    are kept; with `classes` they are indices of these names, or the names themselves.
+    """
+    if TEST in clients and test is not None:
+        raise FedmapError(
+            f"dataset {name}: {TEST!r} is the name of the test set and cannot be a client's"
+        )
+    pairs = dict(clients) if test is None else {**clients, TEST: test}
+    return combine(pairs, None if test is None else TEST, name=name, classes=classes, size=size)
+
+
+def combine(
+    pairs: Mapping[str, Pair],
+    test: str | None,
+    *,
+    name: str,
+    classes: Sequence[str] | None,
+    size: tuple[int, int],
+) -> Dataset:
+    """One Dataset from pairs of samples and labels, each from one client but for that of the name
+    `test`."""
+    clients = [whose for whose in pairs if whose != test]
+    if not clients:
+        raise FedmapError(f"dataset {name}: there is no client")
+    samples = _alike({whose: _samples(x, whose) for whose, (x, _) in pairs.items()}, size)
+    labels, names = _numbered(
+        {whose: _labels(y, whose, len(samples[whose])) for whose, (_, y) in pairs.items()}, classes
+    )
+    train_x, train_y = (
+        torch.cat([samples[whose] for whose in clients]),
+        torch.cat([labels[whose] for whose in clients]),
+    )
+    channels = train_x.shape[1] if train_x.dtype == torch.uint8 else 0
+    return Dataset(
+        name=name,
+        train_x=train_x,
+        train_y=train_y,
+        test_x=train_x[:0] if test is None else samples[test],
+        test_y=train_y[:0] if test is None else labels[test],
+        classes=names,
+        mean=(0.5,) * channels,
+        std=(0.5,) * channels,
+        owner=torch.repeat_interleave(torch.tensor([len(labels[whose]) for whose in clients])),
+        defaults=replace(IMAGES if train_x.dim() == 4 else VECTORS, clients=len(clients)),
+        client_names=tuple(clients),
+    )
+
+
+def _samples(x: npt.ArrayLike, whose: str) -> Tensor:
+    """uint8 images (n, channels, h, w), or float32 images or vectors (n, d)."""
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise FedmapError(f"{whose}: the samples differ in shape ({error})") from error
+    if array.ndim and not len(array):
+        raise FedmapError(f"{whose}: there is no sample")
+    if array.dtype.kind not in "biuf":
+        raise FedmapError(f"{whose}: samples of type {array.dtype}; numbers are allowed")
+    if array.ndim not in (2, 3, 4) or 0 in array.shape[1:]:
+        raise FedmapError(
+            f"{whose}: samples of shape {array.shape}; images (n, channels, h, w) or (n, h, w), or "
+            "vectors (n, d), are allowed"
+        )
+    if array.dtype != np.uint8 or array.ndim == 2:
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
+        finite = np.isfinite(array).reshape(len(array), -1).all(1)
+        if not finite.all():
+            raise FedmapError(
+                f"{whose}: sample {int(finite.argmin())} has a value that is not finite (NaN or "
+                "too large)"
+            )
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and array.shape[3] in (1, 3) and array.shape[1] not in (1, 3):
+        array = array.transpose(0, 3, 1, 2)
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tensor]:
+    """The same kind, channels and size for all clients, where that can be had without loss of
+    meaning."""
+    first, reference = next(iter(samples.items()))
+    for whose, x in samples.items():
+        if (
+            x.dim() != reference.dim()
+            or x.dtype != reference.dtype
+            or (x.dim() == 2 and x.shape[1] != reference.shape[1])
+        ):
+            raise FedmapError(
+                f"{whose}: samples are {_kind(x)} but those of {first} are {_kind(reference)}; all "
+                "clients need the same features"
+            )
+    if reference.dim() == 2:
+        return samples
+    channels = {x.shape[1] for x in samples.values()}
+    if channels == {1, 3}:
+        samples = {whose: x.expand(-1, 3, -1, -1) for whose, x in samples.items()}
+    elif len(channels) > 1:
+        raise FedmapError(
+            f"images have {sorted(channels)} channels; all must have the same number, or be gray "
+            "and color"
+        )
+    if len({x.shape[2:] for x in samples.values()}) > 1:
+        samples = {whose: _resize(x, size) for whose, x in samples.items()}
+    return samples
+
+
+def _kind(x: Tensor) -> str:
+    return (
+        f"vectors of {x.shape[1]} values"
+        if x.dim() == 2
+        else f"{str(x.dtype).removeprefix('torch.')} images"
+    )
+
+
+def _resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+    scaled = interpolate(x.float(), size, mode="bilinear", align_corners=False, antialias=True)
+    return scaled.round_().clamp_(0, 255).to(torch.uint8) if x.dtype == torch.uint8 else scaled
+
+
+def _labels(y: npt.ArrayLike, whose: str, n: int) -> npt.NDArray[Any]:
+    """Whole numbers (int64) or text (str), one for each sample."""
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (n,):
+        raise FedmapError(
+            f"{whose}: {n} samples but labels of shape {array.shape}; one label for each sample is "
+            "needed"
+        )
+    if (
+        array.dtype.kind == "f"
+        and (np.abs(array) < 2**53).all()
+        and (array == np.rint(array)).all()
+    ):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.tolist()):
+        array = array.astype(str)
+    if array.dtype.kind in "bi" or (array.dtype.kind == "u" and array.max() < 2**63):
+        return array.astype(np.int64)
+    if array.dtype.kind != "U":
+        raise FedmapError(
+            f"{whose}: labels of type {array.dtype}, such as {array.tolist()[0]!r}; whole numbers "
+            "or text are allowed, none missing"
+        )
+    return array
+
+
+def _numbered(
+    labels: dict[str, npt.NDArray[Any]], classes: Sequence[str] | None
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Labels as 0..C-1, and the names of the classes."""
+    text = {whose for whose, y in labels.items() if y.dtype.kind == "U"}
+    if text and len(text) < len(labels):
+        number = next(whose for whose in labels if whose not in text)
+        raise FedmapError(
+            f"{number}: labels are numbers but those of {min(text)} are text; all clients need the "
+            "same kind"
+        )
+    if classes is None:
+        values: Sequence[Any] = sorted(
+            {label for y in labels.values() for label in np.unique(y).tolist()},
+            key=natural if text else None,
+        )
+    else:
+        values = classes if text else range(len(classes))
+    number_of = {value: number for number, value in enumerate(values)}
+    numbered = {}
+    for whose, y in labels.items():
+        unique, inverse = np.unique(y, return_inverse=True)
+        unknown = [label for label in unique.tolist() if label not in number_of]
+        if unknown:
+            allowed = ", ".join(map(str, values)) if text else f"0..{len(values) - 1}"
+            raise FedmapError(
+                f"{whose}: label {unknown[0]!r} is none of the classes; {allowed} are allowed"
+            )
+        numbered[whose] = torch.tensor([number_of[label] for label in unique.tolist()])[
+            torch.from_numpy(inverse)
+        ]
+    return numbered, tuple(classes if classes is not None else map(str, values))

@@ -1,0 +1,131 @@
+"""Hugging Face `datasets` objects, or anything else with columns by name, to a Dataset. The package
+itself is not needed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from fedmap.data.dataset import Dataset
+from fedmap.data.files import images
+from fedmap.data.own.arrays import Pair, from_clients, natural
+from fedmap.errors import FedmapError
+
+
+class Table(Protocol):
+    """Columns by name, as `datasets.Dataset`, a pandas frame or a dictionary of lists has them."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+
+def from_huggingface(
+    data: Table | Mapping[str, Table],
+    *,
+    x: str | Sequence[str] = "image",
+    y: str = "label",
+    client: str | None = None,
+    test: Table | None = None,
+    size: images.Size = (32, 32),
+    name: str = "huggingface",
+) -> Dataset:
+    """A Dataset with an owner for each sample, from one table with a column `client`, or from one
+    table a client.
+
+    `x` is a column of images, arrays or lists of numbers, or several columns of numbers; `y` is the
+    column of labels, whose class names are kept if the table knows them. Images of different sizes
+    are scaled to `size`.
+    """
+    if client is None:
+        if not isinstance(data, Mapping):
+            raise FedmapError(
+                f"dataset {name}: name the column of clients (client=...), or give a dictionary "
+                "with one table a client"
+            )
+        clients = {
+            str(whose): _pair(table, x, y, size, str(whose)) for whose, table in data.items()
+        }
+        first: Any = next(iter(data.values()), None)
+    else:
+        first = data
+        clients = _grouped(_pair(first, x, y, size, name), _column(first, client, name))
+    held_out = _pair(test, x, y, size, "test") if test is not None else None
+    return from_clients(clients, held_out, name=name, classes=_class_names(first, y), size=size)
+
+
+def _grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
+    """One pair for each client; clients in the natural order of their names."""
+    samples, labels = (np.asarray(part) for part in pair)
+    names = np.array([str(owner) for owner in owners])
+    if not len(samples) == len(labels) == len(names):
+        raise FedmapError(
+            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, {len(names)} "
+            "clients"
+        )
+    return {
+        whose: (samples[names == whose], labels[names == whose])
+        for whose in sorted(set(names.tolist()), key=natural)
+    }
+
+
+def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size, whose: str) -> Pair:
+    if isinstance(x, str):
+        values = list(_column(table, x, whose))
+        samples = (
+            _images(values, size, whose)
+            if values and isinstance(values[0], Image.Image)
+            else _stack(values, whose)
+        )
+    else:
+        samples = np.stack(
+            [
+                _stack(list(_column(table, column, whose)), f"{whose}, column {column}")
+                for column in x
+            ],
+            1,
+        )
+    return samples, np.array(list(_column(table, y, whose)))
+
+
+def _column(table: Any, column: str, whose: str) -> Any:
+    try:
+        return table[column]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        known = getattr(table, "column_names", None) or getattr(table, "columns", None)
+        names = list(
+            known if known is not None else table.keys() if isinstance(table, Mapping) else ()
+        )
+        there = f"; there are: {', '.join(map(str, names))}" if names else ""
+        raise FedmapError(f"{whose}: there is no column {column!r}{there}") from error
+
+
+def _stack(values: list[Any], whose: str) -> Any:
+    try:
+        return np.array(values)
+    except ValueError as error:
+        raise FedmapError(f"{whose}: the samples differ in shape ({error})") from error
+
+
+def _images(values: list[Image.Image], size: images.Size, whose: str) -> Any:
+    """Pixels (n, channels, h, w): in their own size if all agree, else in `size`; in color if any
+    is."""
+    one_size = len({image.size for image in values}) == 1
+    try:
+        decoded = [
+            images.pixels(image, None if one_size else size, f"{whose}, image {i}")
+            for i, image in enumerate(values)
+        ]
+    except OSError as error:  # images are decoded only now
+        raise FedmapError(f"{whose}: there is an image that cannot be read ({error})") from error
+    channels = max(len(image) for image in decoded)
+    return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in decoded])
+
+
+def _class_names(table: Any, y: str) -> Sequence[str] | None:
+    """`datasets.ClassLabel` keeps the names of the classes."""
+    features = getattr(table, "features", None)
+    return (
+        getattr(features[y], "names", None)
+        if isinstance(features, Mapping) and y in features
+        else None
+    )

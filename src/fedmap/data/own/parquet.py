@@ -1,0 +1,124 @@
+"""One .parquet file a client, with the label in column `y`; test.parquet, if there is one, is the
+shared test set."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmap.data.dataset import Dataset
+from fedmap.data.own.arrays import Pair
+from fedmap.data.own.npz import client_files, from_files
+from fedmap.data.registry import register_format
+from fedmap.errors import FedmapError
+
+CAP = 1 << 31  # bytes that one file may unpack to
+
+
+@register_format(
+    "parquet",
+    "one .parquet file a client, with label y and features x or all other columns (needs "
+    "fedmap[parquet])",
+)
+def read_parquet(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
+    """Read a folder of .parquet files: features are the lists in column `x`, or, without it, all
+    other columns in their order."""
+    try:
+        reader = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise FedmapError(
+            "parquet files need pyarrow; install it with `pip install 'fedmap[parquet]'`"
+        ) from error
+    columns: dict[str, list[str]] = {}
+    pairs = {}
+    for file in client_files(path, ".parquet"):
+        pairs[file], columns[str(file)] = _read(reader, file)
+    first = next(iter(columns))
+    for name, found in columns.items():
+        if found != columns[first]:
+            raise FedmapError(
+                f"{name}: columns {', '.join(found)} but {first} has {', '.join(columns[first])}; "
+                "all clients need the same"
+            )
+    return from_files(path, pairs, "parquet", size)
+
+
+def _read(reader: Any, path: Path) -> tuple[Pair, list[str]]:
+    try:
+        with reader.ParquetFile(path) as file:
+            meta = file.metadata
+            groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+            values = sum(
+                group.column(i).num_values for group in groups for i in range(group.num_columns)
+            )
+            # a run of equal values takes almost no bytes
+            unpacked = max(8 * values, sum(group.total_byte_size for group in groups))
+            if unpacked > CAP:
+                raise FedmapError(
+                    f"{path}: unpacks to {unpacked:,} bytes; at most {CAP:,} are allowed"
+                )
+            names = list(file.schema_arrow.names)
+            if "y" not in names or len(names) < 2 or len(set(names)) < len(names):
+                raise FedmapError(
+                    f"{path}: columns {', '.join(names) or 'none'}; a label y and features x (or "
+                    "more columns) are needed"
+                )
+            features = ["x"] if "x" in names else [name for name in names if name != "y"]
+            if not meta.num_rows:
+                raise FedmapError(f"{path}: there is no sample")
+            table = file.read(columns=[*features, "y"], use_threads=False)
+        return (_features(table, features, path), _labels(table, path)), features
+    except FedmapError:
+        raise
+    except Exception as error:  # a damaged file can raise anything
+        raise FedmapError(
+            f"{path}: not a parquet file that can be read ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _features(table: Any, features: list[str], path: Path) -> Any:
+    """Vectors (n, d), or what shape the lists in column x have."""
+    columns = [_numbers(table.column(name).combine_chunks(), name, path) for name in features]
+    return (
+        columns[0]
+        if features == ["x"]
+        else np.stack([column.astype(np.float64) for column in columns], 1)
+    )
+
+
+def _numbers(array: Any, name: str, path: Path) -> Any:
+    """A column of numbers, or of lists of numbers that all have the same length."""
+    compute, types = (
+        importlib.import_module("pyarrow.compute"),
+        importlib.import_module("pyarrow.types"),
+    )
+    shape = [len(array)]
+    while not array.null_count and (
+        types.is_list(array.type)
+        or types.is_large_list(array.type)
+        or types.is_fixed_size_list(array.type)
+    ):
+        lengths = np.unique(compute.list_value_length(array).to_numpy(zero_copy_only=False))
+        if len(lengths) != 1:
+            raise FedmapError(
+                f"{path}: the lists in column {name} have {len(lengths)} different lengths; all "
+                "must be equal"
+            )
+        shape.append(int(lengths[0]))
+        array = array.flatten()
+    if array.null_count:
+        raise FedmapError(f"{path}: column {name} has missing values; fill them or drop the rows")
+    if not (
+        types.is_integer(array.type)
+        or types.is_floating(array.type)
+        or types.is_boolean(array.type)
+    ):
+        raise FedmapError(f"{path}: column {name} is {array.type}; features must be numbers")
+    return array.to_numpy(zero_copy_only=False).reshape(shape)
+
+
+def _labels(table: Any, path: Path) -> Any:
+    if table.column("y").null_count:
+        raise FedmapError(f"{path}: column y has missing labels; drop these rows")
+    return np.array(table.column("y").to_pylist())

@@ -1,0 +1,1 @@
+"""What runs the tasks of a round: this process, or local processes."""

@@ -1,0 +1,162 @@
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fedmap.data import load
+from fedmap.errors import FedmapError
+from fedmap.nets import build
+from fedmap.paper.central import Central
+from fedmap.paper.figures.partial_classes import target_accuracy
+from fedmap.paper.figures.proxy_drift import proxy_statistics
+from fedmap.paper.study import Row
+from fedmap.random import generator
+from fedmap.vector import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(Central):
+    """Measures a sum over the weights and the norm of the classifier's summed gradient."""
+
+    def measure(self, epoch: int, model: Model, gradient: torch.Tensor) -> list[Row]:
+        return [
+            {
+                "epoch": epoch,
+                "weights": model.weights.double().sum().item(),
+                "gradient": gradient.double().norm().item(),
+            }
+        ]
+
+
+def watched(**changed: object) -> Watched:
+    given = {
+        "data": "fashion-mini",
+        "net": "lenet",
+        "lr": 0.05,
+        "seed": 3,
+        "samples": 300,
+        "classes": 5,
+        "epochs": 3,
+    }
+    return Watched(**(given | changed))  # type: ignore[arg-type]
+
+
+def nothing(number: int, said: str) -> None:
+    pass
+
+
+def test_training_is_plain_sgd_on_the_chosen_classes() -> None:
+    work = watched(epochs=2)
+    values = work.begin()
+    for epoch in (1, 2):
+        values = work.step(epoch, values).values
+
+    data = load("fashion-mini").smaller(300)
+    chosen = data.train_y < 5
+    x, y = data.normalize(data.train_x[chosen]), data.train_y[chosen]
+    net = build("lenet", data.shape, 10, 3).train()
+    speed = [torch.zeros_like(w) for w in net.parameters()]
+    for epoch in (1, 2):
+        for index in torch.split(
+            torch.from_numpy(generator(3, "central", epoch).permutation(len(y))), 64
+        ):
+            grads = torch.autograd.grad(
+                F.cross_entropy(net(x[index]), y[index]), list(net.parameters())
+            )
+            with torch.no_grad():
+                for w, v, g in zip(net.parameters(), speed, grads, strict=True):
+                    v.mul_(0.9).add_(g + 1e-5 * w)
+                    w.sub_(0.05 * v)
+    expected = Model(net).vector
+    assert len(y) == 150
+    torch.testing.assert_close(values["model"], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_gradient_of_an_epoch_is_the_sum_over_its_batches() -> None:
+    work = watched(momentum=0.0, weight_decay=0.0, epochs=1)
+    before = work.begin()["model"].clone()
+    step = work.step(1, work.begin())
+    part = work.fresh().classifier_part
+    # Without momentum and decay the weights move by lr times that sum.
+    moved = (before - step.values["model"])[part] / work.lr
+    assert step.rows[0]["epoch"] == 0
+    assert step.rows[0]["gradient"] == 0
+    assert step.rows[1]["gradient"] == pytest.approx(moved.norm().item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("net", ["lenet", "tiny-bn"])
+def test_a_training_stopped_after_any_epoch_goes_on_to_the_same_bytes(
+    net: str, tmp_path: Path
+) -> None:
+    def stop(number: int, said: str) -> None:
+        raise KeyboardInterrupt
+
+    work = watched(net=net)
+    work.go(tmp_path / "whole", nothing)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            work.go(tmp_path / "parts", stop)
+        assert not work.done(tmp_path / "parts")
+    steps: list[int] = []
+    watched(net=net).go(tmp_path / "parts", lambda number, said: steps.append(number))
+    whole, parts = (tmp_path / root / work.name / "measured.csv" for root in ("whole", "parts"))
+    assert steps == [3]
+    assert parts.read_bytes() == whole.read_bytes()
+    assert [r["epoch"] for r in work.measured(tmp_path / "parts")] == [0, 1, 2, 3]
+    assert not (parts.parent / "checkpoint").exists()
+
+
+def test_finished_work_is_not_done_again(tmp_path: Path) -> None:
+    work = watched(epochs=1)
+    work.go(tmp_path, nothing)
+    work.go(tmp_path, lambda number, said: pytest.fail("a step was done again"))
+
+
+def test_other_settings_have_another_folder_and_another_place_of_the_data_has_not() -> None:
+    names = {
+        watched(**change).name
+        for change in (
+            {},
+            {"lr": 0.1},
+            {"classes": 4},
+            {"samples": None},
+            {"threads": 2},
+            {"seed": 4},
+        )
+    }
+    assert len(names) == 6
+    assert watched(data_dir="elsewhere").name == watched().name
+
+
+def test_a_loss_that_is_not_finite_is_an_error_with_advice(tmp_path: Path) -> None:
+    with pytest.raises(FedmapError, match="a smaller lr usually helps"):
+        watched(lr=1e30).go(tmp_path, nothing)
+
+
+def test_threads_are_as_before_afterwards(tmp_path: Path) -> None:
+    watched(epochs=1, threads=2).go(tmp_path, nothing)
+    assert torch.get_num_threads() == 1
+
+
+def test_proxy_statistics_are_the_papers_formulas() -> None:
+    generator = torch.Generator().manual_seed(0)
+    w, g = torch.randn(2, 10, 7, generator=generator)
+    rows = {(r["what"], r["group"], r["class"]): r["value"] for r in proxy_statistics(4, w, g, 8)}
+    assert rows["norm", "observed", 7] == pytest.approx(float((w[7] ** 2).sum() ** 0.5), rel=1e-5)
+    assert rows["norm", "missing", 8] == pytest.approx(float((w[8] ** 2).sum() ** 0.5), rel=1e-5)
+    assert rows["gradient", "missing", 9] == pytest.approx(
+        float((g[9] ** 2).sum() ** 0.5), rel=1e-5
+    )
+    sets = {"O": range(8), "M": range(8, 10)}
+    for pair in ("O-O", "O-M", "M-M"):
+        a, b = (sets[letter] for letter in pair.split("-"))
+        expected = sum(float((w[i] - w[j]).norm()) for i in a for j in b) / (len(a) * len(b))
+        assert rows["distance", pair, None] == pytest.approx(expected, rel=1e-5)
+
+
+def test_accuracy_on_targets_with_all_outputs_and_among_the_targets() -> None:
+    logits = torch.tensor([[3.0, 1, 9], [1, 2, 0], [0, 1, 5], [5, 1, 0]])
+    row = target_accuracy(logits, torch.tensor([0, 1, 2, 1]), 2)
+    assert row == {"targets": 2, "accuracy": 33.33, "accuracy_among_targets": 66.67}

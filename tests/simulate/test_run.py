@@ -1,0 +1,445 @@
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+import fedmap
+from fedmap.client import Client, Training
+from fedmap.federation import Federation
+from fedmap.methods import METHODS, FedAvg, Local, Values
+from fedmap.nets import build
+from fedmap.simulate import Result, Run, settings
+from fedmap.vector import Bench
+
+SMALL: dict[str, Any] = {
+    "net": "tiny",
+    "rounds": 3,
+    "fraction": 0.5,
+    "epochs": 1,
+    "batch": 8,
+    "lr": 0.1,
+}
+
+
+def numbers(result: Result) -> list[dict[str, Any]]:
+    """All that a run measured, but for the time it took."""
+    return [
+        {name: value for name, value in record.items() if name != "seconds"}
+        for record in result.rounds
+    ]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """A finished run's models and summary, to the byte."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".safetensors", ".json")
+    }
+
+
+class StopError(Exception):
+    pass
+
+
+def stop_after(round: int) -> Any:
+    def on_round(record: dict[str, Any]) -> None:
+        if record["round"] == round:
+            raise StopError
+
+    return on_round
+
+
+@pytest.mark.parametrize(
+    "method", ["fedavg", "map"]
+)  # tests/test_check.py asks this of every method
+def test_one_and_two_workers_and_a_stopped_run_give_the_same_bytes(
+    method: str, images: Federation, tmp_path: Path
+) -> None:
+    small = SMALL | {"net": "tiny-bn"}
+    one = fedmap.run(method, images, out=tmp_path / "one", **small)
+    two = fedmap.run(method, images, out=tmp_path / "two", workers=2, **small)
+    with pytest.raises(StopError):
+        fedmap.run(method, images, out=tmp_path / "stopped", on_round=stop_after(2), **small)
+    stopped = fedmap.run(method, images, out=tmp_path / "stopped", resume=True, **small)
+    assert numbers(one) == numbers(two) == numbers(stopped)
+    assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "stopped")
+
+
+def test_a_run_in_memory_has_the_numbers_and_models_of_one_in_a_folder(
+    federation: Federation, tmp_path: Path
+) -> None:
+    memory, folder = (
+        fedmap.run("map", federation, **SMALL),
+        fedmap.run("map", federation, out=tmp_path / "run", **SMALL),
+    )
+    assert memory.folder is None
+    assert numbers(memory) == numbers(folder)
+    assert memory.final == folder.final
+    x = federation.dataset.test_x
+    assert memory.global_model is not None
+    assert folder.global_model is not None
+    assert torch.equal(memory.global_model(x), folder.global_model(x))
+    for client in range(6):
+        assert torch.equal(memory.personal_model(client)(x), folder.personal_model(client)(x))
+
+
+def test_one_client_with_all_data_is_plain_sgd(federation: Federation) -> None:
+    dataset = federation.dataset
+    alone = Federation.from_arrays(
+        [(dataset.train_x, dataset.train_y)], (dataset.test_x, dataset.test_y)
+    )
+    result = fedmap.run(
+        "fedavg", alone, net="tiny", rounds=2, fraction=1, epochs=1, batch=8, lr=0.1
+    )
+
+    net = build("tiny", (6,), 4, 0)
+    for round in (1, 2):
+        optimizer = torch.optim.SGD(
+            net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-5, fused=True
+        )
+        client = Client(
+            alone,
+            0,
+            round,
+            Training(epochs=1, batch=8),
+            0,
+            Bench(lambda: build("tiny", (6,), 4, 0)),
+        )
+        for x, y in client.batches(client.steps):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+    assert result.global_model is not None
+    for ours, plain in zip(result.global_model.parameters(), net.parameters(), strict=True):
+        assert torch.equal(ours, plain)
+
+
+def test_the_record_of_a_round_says_what_happened(federation: Federation) -> None:
+    record = fedmap.run("fedavg", federation, **SMALL).rounds[-1]
+    size = 4 * sum(p.numel() for p in build("tiny", (6,), 4, 0).parameters())
+    assert record["round"] == 3
+    assert record["bytes_down"] == record["bytes_up"] == 3 * size
+    own = [client["accuracy"] for client in record["clients"]]
+    assert record["personal_accuracy"] == pytest.approx(sum(own) / 3)
+    assert [client["client"] for client in record["clients"]] == sorted(
+        client["client"] for client in record["clients"]
+    )
+    accuracies = {"global_accuracy", "personal_accuracy", "personal_accuracy_download"}
+    assert set(record) == accuracies | {
+        "round",
+        "train_loss",
+        "seconds",
+        "bytes_down",
+        "bytes_up",
+        "clients",
+    }
+
+
+def test_accuracies_are_those_of_the_models_that_are_given_back(federation: Federation) -> None:
+    result = fedmap.run("fedphp", federation, **SMALL)
+    dataset = federation.dataset
+    assert result.global_model is not None
+    right = result.global_model(dataset.test_x).argmax(1) == dataset.test_y
+    assert result.global_accuracy == pytest.approx(right.float().mean().item())
+    for name, value in result.final["global_accuracy_per_class"].items():
+        assert value == pytest.approx(
+            right[dataset.test_y == dataset.classes.index(name)].float().mean().item()
+        )
+    for client, accuracy in enumerate(result.final["personal_accuracy_per_client"]):
+        own = federation.test[client]
+        mine = result.personal_model(client)(dataset.train_x[own]).argmax(1) == dataset.train_y[own]
+        assert accuracy == pytest.approx(mine.float().mean().item())
+
+
+def test_the_folder_has_what_it_promises(federation: Federation, tmp_path: Path) -> None:
+    result = fedmap.run("map", federation, out=tmp_path / "run", seed=5, **SMALL)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "run.toml",
+        "rounds.jsonl",
+        "final.json",
+        "global.safetensors",
+        "personal",
+        "done",
+    }
+    about = tomllib.loads((tmp_path / "run/run.toml").read_text())
+    assert (about["seed"], about["partition_seed"]) == (5, 1)
+    assert about["params"]["alpha"] == result.settings.params["alpha"]
+    assert set(about["versions"]) == {"fedmap", "torch", "numpy", "python"}
+    assert len((tmp_path / "run/rounds.jsonl").read_text().splitlines()) == 3
+    assert set(load_file(tmp_path / "run/global.safetensors")) == {
+        "features.1.weight",
+        "features.1.bias",
+        "classifier.weight",
+    }
+    assert len(list((tmp_path / "run/personal").iterdir())) == 6
+
+
+def test_a_finished_run_is_read_not_run_again(federation: Federation, tmp_path: Path) -> None:
+    first = fedmap.run("fedavg", federation, out=tmp_path / "run", **SMALL)
+    again = fedmap.run("fedavg", federation, out=tmp_path / "run", on_round=stop_after(1), **SMALL)
+    assert again.rounds == first.rounds
+
+
+def test_a_folder_with_another_run_is_refused(federation: Federation, tmp_path: Path) -> None:
+    fedmap.run("fedavg", federation, out=tmp_path / "run", **SMALL)
+    with pytest.raises(fedmap.FedmapError, match=r"holds another run: its lr is 0\.1, not 0\.2"):
+        fedmap.run("fedavg", federation, out=tmp_path / "run", **SMALL | {"lr": 0.2})
+    other = Federation.from_arrays([(torch.randn(9, 6), torch.arange(9) % 4) for _ in range(6)])
+    other.made_by = federation.made_by
+    with pytest.raises(fedmap.FedmapError, match="holds a run on another federation"):
+        fedmap.run("fedavg", other, out=tmp_path / "run", **SMALL)
+
+
+def test_an_unfinished_run_is_not_resumed_unasked(federation: Federation, tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        fedmap.run("fedavg", federation, out=tmp_path / "run", on_round=stop_after(1), **SMALL)
+    with pytest.raises(fedmap.FedmapError, match="not finished; go on with: fedmap resume"):
+        fedmap.run("fedavg", federation, out=tmp_path / "run", **SMALL)
+    with pytest.raises(fedmap.FedmapError, match="not finished"):
+        Result.read(tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_told_not_used(federation: Federation, tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        fedmap.run("map", federation, out=tmp_path / "run", on_round=stop_after(2), **SMALL)
+    server = tmp_path / "run/checkpoint/server-2.safetensors"
+    content = bytearray(server.read_bytes())
+    content[-1] ^= 1
+    server.write_bytes(content)
+    with pytest.raises(fedmap.FedmapError, match=r"server-2\.safetensors is damaged"):
+        fedmap.run("map", federation, out=tmp_path / "run", resume=True, **SMALL)
+
+
+def test_a_round_that_was_not_committed_is_forgotten(
+    federation: Federation, tmp_path: Path
+) -> None:
+    """A crash between the writing of states and the commit: states and a half line of a later round
+    lie about."""
+    with pytest.raises(StopError):
+        fedmap.run("map", federation, out=tmp_path / "run", on_round=stop_after(2), **SMALL)
+    commit, rounds = tmp_path / "run/checkpoint/commit.json", tmp_path / "run/rounds.jsonl"
+    before = commit.read_text()
+    server = (tmp_path / "run/checkpoint/server-2.safetensors").read_bytes()
+    with pytest.raises(StopError):
+        fedmap.run(
+            "map", federation, out=tmp_path / "run", on_round=stop_after(3), resume=True, **SMALL
+        )
+    commit.write_text(before)
+    (tmp_path / "run/checkpoint/server-2.safetensors").write_bytes(server)
+    rounds.write_text(rounds.read_text()[:-20])
+    resumed = fedmap.run("map", federation, out=tmp_path / "run", resume=True, **SMALL)
+    assert numbers(resumed) == numbers(fedmap.run("map", federation, **SMALL))
+    assert len(rounds.read_text().splitlines()) == 3
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedmap.simulate import folder
+
+    whole = folder.write_atomically
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "server-2.safetensors":
+            raise OSError(28, "No space left on device", str(path))
+        whole(path, content)
+
+    monkeypatch.setattr(folder, "write_atomically", full)
+    with pytest.raises(
+        fedmap.FedmapError,
+        match=r"cannot write .*server-2\.safetensors: No space left on device; whole rounds are kept",
+    ):
+        fedmap.run("map", federation, out=tmp_path / "run", **SMALL)
+    monkeypatch.undo()
+    resumed = fedmap.run("map", federation, out=tmp_path / "run", resume=True, **SMALL)
+    assert numbers(resumed) == numbers(fedmap.run("map", federation, **SMALL))
+
+
+def test_two_processes_on_one_folder_the_second_is_refused(
+    federation: Federation, tmp_path: Path
+) -> None:
+    def second(record: dict[str, Any]) -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                fedmap.run("fedavg", federation, out=tmp_path / "run", resume=True, **SMALL)
+            except fedmap.FedmapError as refused:
+                os._exit(7 if "another process works in" in str(refused) else 8)
+            os._exit(9)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+    fedmap.run("fedavg", federation, out=tmp_path / "run", on_round=second, **SMALL)
+
+
+class Failing(FedAvg):
+    """FedAvg whose client 2 fails in a way that the environment chooses."""
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        if client.number == 2:
+            if os.environ["FAIL"] == "raise":
+                raise ZeroDivisionError("deep inside")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().local_round(client, down, state)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_client_that_raises_ends_the_run_with_its_traceback(
+    workers: int, federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS._things, "failing", Failing)
+    monkeypatch.setenv("FAIL", "raise")
+    with pytest.raises(
+        fedmap.FedmapError,
+        match=r"(?s)client 2 failed in round 1:.*local_round.*ZeroDivisionError: deep inside",
+    ):
+        fedmap.run(
+            "failing", federation, out=tmp_path / "run", workers=workers, **SMALL | {"fraction": 1}
+        )
+    assert (tmp_path / "run/run.toml").exists()
+
+
+def test_a_worker_that_dies_ends_the_run_and_says_how(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS._things, "failing", Failing)
+    monkeypatch.setenv("FAIL", "die")
+    with pytest.raises(
+        fedmap.FedmapError,
+        match=r"client 2 failed in round 1:\nits worker process was ended by signal 9 \(SIGKILL\)",
+    ):
+        fedmap.run("failing", federation, workers=2, **SMALL | {"fraction": 1})
+
+
+def test_a_worker_that_dies_while_it_waits_ends_the_run_and_says_how(
+    federation: Federation,
+) -> None:
+    def kill_one(record: dict[str, Any]) -> None:
+        worker = multiprocessing.active_children()[0]
+        worker.kill()
+        worker.join()
+
+    with pytest.raises(
+        fedmap.FedmapError,
+        match=r"^a worker process was ended by signal 9 \(SIGKILL\) between two tasks$",
+    ):
+        fedmap.run("fedavg", federation, workers=2, on_round=kill_one, **SMALL | {"rounds": 2})
+
+
+def test_selection_is_distinct_uniform_and_of_the_right_size(federation: Federation) -> None:
+    run = Run(
+        settings({"data": "synthetic", "net": "tiny", "fraction": 0.34, "rounds": 1}), federation
+    )
+    times = torch.zeros(6)
+    for round in range(1, 1001):
+        chosen = run.select(round)
+        assert len(chosen) == len(set(chosen)) == 2
+        times[chosen] += 1
+    assert times.min() > 270
+    assert times.max() < 400
+
+
+@pytest.mark.parametrize(("weights", "first"), [("uniform", 1 / 2), ("samples", 160 / 176)])
+def test_the_server_weighs_uploads_as_it_is_told(
+    weights: str, first: float, federation: Federation
+) -> None:
+    x, y = federation.dataset.train_x, federation.dataset.train_y
+    two = Federation.from_arrays(
+        [(x[:200], y[:200]), (x[200:220], y[200:220])]
+    )  # 160 and 16 training samples
+    once = SMALL | {"rounds": 1, "fraction": 1, "server_weights": weights}
+
+    def weights_of(net: Any) -> torch.Tensor:
+        return torch.cat([p.detach().flatten() for p in net.parameters()])
+
+    # FedPHP's first HPM is the trained model itself, so the two uploads can be had from the result.
+    result = fedmap.run("fedphp", two, **once)
+    big, small = (weights_of(result.personal_model(client)) for client in (0, 1))
+    torch.testing.assert_close(weights_of(result.global_model), first * big + (1 - first) * small)
+
+
+def test_kill_nine_and_resume_on_the_command_line_give_the_same_bits(tmp_path: Path) -> None:
+    """The real thing: a process group that is killed without warning in the middle of its rounds."""
+    base = [
+        "--method",
+        "map",
+        "--data",
+        "synthetic",
+        "--clients",
+        "6",
+        "--rounds",
+        "8",
+        "--quiet",
+        "--workers",
+        "2",
+        "--net",
+        "mlp",
+    ]
+    command = [sys.executable, "-c", "from fedmap.cli.main import main; main()"]
+    subprocess.run(
+        [*command, "run", *base, "--out", str(tmp_path / "whole")], check=True, capture_output=True
+    )
+    killed = subprocess.Popen(
+        [*command, "run", *base, "--out", str(tmp_path / "killed")], stdout=subprocess.DEVNULL
+    )
+    rounds = tmp_path / "killed/rounds.jsonl"
+    while not (rounds.exists() and len(rounds.read_text().splitlines()) >= 2):
+        assert killed.poll() is None
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "killed/done").exists()
+    subprocess.run(
+        [*command, "resume", str(tmp_path / "killed"), "--quiet"], check=True, capture_output=True
+    )
+    assert files(tmp_path / "whole") == files(tmp_path / "killed")
+    lines = [
+        [json.loads(line) for line in (tmp_path / run / "rounds.jsonl").read_text().splitlines()]
+        for run in ("whole", "killed")
+    ]
+    for a, b in zip(*lines, strict=True):
+        assert {k: v for k, v in a.items() if k != "seconds"} == {
+            k: v for k, v in b.items() if k != "seconds"
+        }
+
+
+SLOW = """
+import sys, time, fedmap
+from fedmap.methods import FedAvg
+from fedmap.methods.base import register
+
+@register
+class Slow(FedAvg):
+    def local_round(self, client, down, state):
+        with open(sys.argv[1], "a") as log:
+            log.write("x")
+        time.sleep(0.2)
+        return super().local_round(client, down, state)
+
+federation = fedmap.partition(fedmap.load("synthetic"), clients=30)
+fedmap.run("slow", federation, net="mlp", rounds=1, fraction=1, epochs=1, workers=2)
+"""
+
+
+def test_workers_take_no_more_clients_once_their_parent_is_dead(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    begun.touch()
+    parent = subprocess.Popen([sys.executable, "-c", SLOW, str(begun)])
+    while begun.stat().st_size < 2:
+        assert parent.poll() is None
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    at_its_death = begun.stat().st_size
+    time.sleep(1.5)  # seven more clients a worker, if they went on
+    assert begun.stat().st_size <= at_its_death + 2

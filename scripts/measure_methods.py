@@ -15,7 +15,7 @@ import fedmap
 from fedmap.methods import METHODS
 from fedmap.report import plots
 from fedmap.report.table import markdown, rows
-from fedmap.simulate import Run, settings
+from fedmap.simulate import Run, Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- measured -->"
@@ -31,7 +31,7 @@ def measure(
     for seed in seeds:
         federation = fedmap.partition(dataset, 20, seed=seed)
         for name, runs in results.items():
-            made = settings(
+            made = Settings.of(
                 {"method": name, "net": "lenet", "rounds": rounds, "seed": seed, "workers": workers}
             ).resolved(federation)
             runs.append(Run(made, federation, out / made.name).go(resume=True))

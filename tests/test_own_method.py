@@ -10,7 +10,7 @@ import fedmap
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.methods import METHODS, FedAvg, find_method, full_name
-from fedmap.simulate import Result, settings
+from fedmap.simulate import Result, Settings
 
 PAGE = Path(__file__).parent.parent / "docs/own-method.md"
 SMALL = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1}
@@ -64,7 +64,7 @@ def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
 
 
 def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine):
-    assert settings({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith(
+    assert Settings.of({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith(
         "Mine-synthetic-"
     )
 

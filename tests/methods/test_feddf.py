@@ -11,7 +11,7 @@ from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.methods import FedAvg, FedDF
 from fedmap.random import generator
-from fedmap.simulate import Run, settings
+from fedmap.simulate import Run, Settings
 
 SEED = 3  # of the world
 
@@ -89,7 +89,7 @@ def test_the_engine_reports_the_accuracy_on_samples_that_the_server_did_not_see(
     }
     result = fedmap.run("feddf", federation, **given)
     public = Run(
-        settings({"method": "feddf", "clients": 3, "data": "synthetic"} | given), federation
+        Settings.of({"method": "feddf", "clients": 3, "data": "synthetic"} | given), federation
     ).public
     unseen = torch.ones(530, dtype=torch.bool).index_fill(0, public, False)
     right = result.global_model(federation.test_x).argmax(1) == federation.test_y

@@ -19,7 +19,7 @@ from fedmap.client import Client, Training
 from fedmap.federation import Federation
 from fedmap.methods import METHODS, FedAvg, Local, Values
 from fedmap.nets import build
-from fedmap.simulate import Result, Run, settings
+from fedmap.simulate import Result, Run, Settings
 from fedmap.vector import Bench
 
 SMALL: dict[str, Any] = {
@@ -340,7 +340,7 @@ def test_a_worker_that_dies_while_it_waits_ends_the_run_and_says_how(
 
 def test_selection_is_distinct_uniform_and_of_the_right_size(federation: Federation) -> None:
     run = Run(
-        settings({"data": "synthetic", "net": "tiny", "fraction": 0.34, "rounds": 1}), federation
+        Settings.of({"data": "synthetic", "net": "tiny", "fraction": 0.34, "rounds": 1}), federation
     )
     times = torch.zeros(6)
     for round in range(1, 1001):

@@ -235,12 +235,12 @@ def run(
 
     What is not given is the paper's value for the dataset, and the method's own default. For
     example: fedmap run --method map --data fashion-mini --net lenet -p alpha=0.5"""
-    from fedmap.simulate import read_toml, settings
+    from fedmap.simulate import Settings, read_toml
 
     base, chosen = read_toml(file) if file else {}, given(context)
     if method in (None, base.get("method")):  # another method has other parameters
         chosen["params"] = base.get("params", {}) | chosen.get("params", {})
-    made = settings({"workers": cores()} | base | {"params": {}} | chosen)
+    made = Settings.of({"workers": cores()} | base | {"params": {}} | chosen)
     one_run(made, out, False, quiet, as_json)
 
 
@@ -251,7 +251,7 @@ def resume(
 ) -> None:  # fmt: skip
     """Go on with a run that was stopped, from its last whole round; the result is the same as if it
     had not been."""
-    from fedmap.simulate import read_toml, settings
+    from fedmap.simulate import Settings, read_toml
 
     if not (folder / "run.toml").exists():
         raise FedmapError(f"{folder} is not a run folder: it has no run.toml")
@@ -262,7 +262,7 @@ def resume(
             f"out={str(folder)!r}, resume=True)"
         )
     one_run(
-        settings(base | ({"workers": workers} if workers else {})), folder, True, quiet, as_json
+        Settings.of(base | ({"workers": workers} if workers else {})), folder, True, quiet, as_json
     )
 
 
@@ -278,10 +278,10 @@ def comparison(
     pictures."""
     from fedmap.cli import show
     from fedmap.report import plots
-    from fedmap.simulate import Run, settings
+    from fedmap.simulate import Run, Settings
 
     all_settings = {
-        method: [settings(base | {"method": method, "seed": seed}) for seed in seeds]
+        method: [Settings.of(base | {"method": method, "seed": seed}) for seed in seeds]
         for method in methods
     }
     results: dict[str, list[Result]] = {method: [] for method in methods}
@@ -402,9 +402,9 @@ def partition(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Draw a partition: its statistics, and with --plot the client-by-class picture."""
-    from fedmap.simulate import settings
+    from fedmap.simulate import Settings
 
-    made = settings(given(context))
+    made = Settings.of(given(context))
     federation = made.federation()
     sizes, held = federation.counts.sum(1).float(), federation.observed.sum(1).float()
     holders = federation.observed.sum(0)

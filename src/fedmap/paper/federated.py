@@ -12,7 +12,7 @@ from fedmap.errors import DivergenceError
 from fedmap.experiment.work import OnStep
 from fedmap.federation import Federation, partition
 from fedmap.paper.study import Choice, Row, Scale
-from fedmap.simulate import Result, Run, Settings, settings
+from fedmap.simulate import Result, Run, Settings
 from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.run import one_thread
 from fedmap.simulate.store import StateStore
@@ -96,7 +96,7 @@ def seconds_a_training_step(data: str, net: str, batch: int, federation: Federat
     """Of FedAvg with this network, once for each dataset, network and batch size."""
     key = (data, net, batch)
     if key not in _measured:
-        made = settings(
+        made = Settings.of(
             {"data": data, "net": net, "batch": batch, "method": "fedavg", "epochs": 1e-9}
         )
         _measured[key] = seconds_of_a_client(made, federation) / MIN_STEPS
@@ -107,7 +107,7 @@ def seconds_a_training_step(data: str, net: str, batch: int, federation: Federat
 def _seconds_on_a_small_net(method: str, params: str) -> float:
     federation = partition(load("synthetic"), 2, kind="iid")
     epochs = 20 * 64 / float(federation.counts[0].sum())  # twenty steps: enough for a second stage
-    made = settings(
+    made = Settings.of(
         {
             "data": "synthetic",
             "net": "lenet",
@@ -149,7 +149,9 @@ class FederatedRun:
     def __init__(self, choice: Choice, column: str, group: str = "default", **given: Any) -> None:
         self.column = column
         self.group = group
-        self.settings = settings({"workers": choice.workers, "data_dir": choice.data_dir} | given)
+        self.settings = Settings.of(
+            {"workers": choice.workers, "data_dir": choice.data_dir} | given
+        )
 
     @cached_property
     def resolved(self) -> Settings:

@@ -2,6 +2,6 @@
 
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run, run
-from fedmap.simulate.settings import Settings, read_toml, settings
+from fedmap.simulate.settings import Settings, read_toml
 
-__all__ = ["Result", "Run", "Settings", "read_toml", "run", "settings"]
+__all__ = ["Result", "Run", "Settings", "read_toml", "run"]

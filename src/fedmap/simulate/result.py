@@ -15,7 +15,7 @@ from fedmap.errors import FedmapError
 from fedmap.methods import Predictor, Values, find_method, tensor
 from fedmap.nets import build
 from fedmap.simulate.folder import RunFolder, load_values, save_values
-from fedmap.simulate.settings import Settings, read_toml, settings
+from fedmap.simulate.settings import Settings, read_toml
 from fedmap.vector import Bench, Model
 
 Record = dict[str, Any]
@@ -71,7 +71,7 @@ class Result:
             raise FedmapError(
                 f"the run in {path} is not finished; go on with: fedmap resume {path}"
             )
-        made = settings(read_toml(folder.path / "run.toml"))
+        made = Settings.of(read_toml(folder.path / "run.toml"))
         about = tomllib.loads((folder.path / "run.toml").read_text())["federation"]
         method = find_method(made.method)(**made.params)
 

@@ -25,7 +25,7 @@ from fedmap.simulate.engines.fork import Engine, InProcess, Pool
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.memory import nbytes
 from fedmap.simulate.result import Record, Result, method_net, per_class, summary, to_file
-from fedmap.simulate.settings import MANNER, Settings, read_toml, settings, to_toml
+from fedmap.simulate.settings import NO_NUMBERS, Settings, read_toml, to_toml
 from fedmap.simulate.store import StateStore
 from fedmap.simulate.tasks import PART, Reply, Workshop
 from fedmap.vector import Bench, Model
@@ -47,7 +47,7 @@ def run(
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr,
     seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed;
     without it nothing is written."""
-    made = settings(
+    made = Settings.of(
         {"data": federation.dataset.name} | federation.made_by | given | {"method": method}
     )
     return Run(made, federation, Path(out) if out is not None else None).go(resume, on_round)
@@ -290,8 +290,8 @@ class Run:
 
     def _refuse_another_run(self, folder: RunFolder) -> None:
         path = folder.path / "run.toml"
-        theirs = settings(read_toml(path)).model_dump(exclude=MANNER)
-        for name, ours in self.settings.model_dump(exclude=MANNER).items():
+        theirs = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
+        for name, ours in self.settings.model_dump(exclude=NO_NUMBERS).items():
             if ours != theirs[name]:
                 raise FedmapError(
                     f"{folder.path} holds another run: its {name} is {theirs[name]!r}, not "

@@ -18,7 +18,7 @@ from fedmap.federation import Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
-MANNER = {"workers", "data_dir"}  # how a run is carried out; these change no number
+NO_NUMBERS = {"workers", "data_dir"}  # how a run is carried out; these change no number
 
 
 class Settings(Training):
@@ -56,6 +56,20 @@ class Settings(Training):
     )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> "Settings":
+        """Checked settings; what is not given is the paper's value for the dataset, and the
+        method's own default."""
+        data = given.get("data", cls.model_fields["data"].default)
+        defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
+        rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        settings = checked(cls, rates | chosen, "the run")
+        method = find_method(settings.method)(**settings.params)
+        seed = settings.seed if settings.partition_seed is None else settings.partition_seed
+        known = {"params": method.params.model_dump(), "partition_seed": seed}
+        return settings.model_copy(update={"method": full_name(settings.method)} | known)
+
     @property
     def label(self) -> str:
         """The method as tables and plots call it: of a class in a file, the class alone."""
@@ -64,7 +78,7 @@ class Settings(Training):
     @property
     def name(self) -> str:
         """A folder name from the settings: readable, and different for every different run."""
-        what = json.dumps(self.model_dump(exclude=MANNER, exclude_none=True), sort_keys=True)
+        what = json.dumps(self.model_dump(exclude=NO_NUMBERS, exclude_none=True), sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
         return re.sub(
             r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}"
@@ -75,15 +89,15 @@ class Settings(Training):
         dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
         if self.samples:
             dataset = dataset.smaller(self.samples)
-        made = partition(
+        federation = partition(
             dataset,
             self.clients,
             seed=self.partition_seed or 0,
             kind=self.partition,
             **self.partition_params,
         )
-        made.made_by |= {"samples": self.samples} if self.samples else {}
-        return made
+        federation.made_by |= {"samples": self.samples} if self.samples else {}
+        return federation
 
     def resolved(self, federation: Federation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
@@ -98,28 +112,6 @@ class Settings(Training):
             "kernels": kernels.use(self.kernels),
         }
         return self.model_copy(update=known)
-
-
-def settings(given: dict[str, Any]) -> Settings:
-    """Checked settings; what is not given is the paper's value for the dataset, and the method's
-    own default."""
-    data = given.get("data", Settings.model_fields["data"].default)
-    defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
-    rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
-    made = checked(
-        Settings,
-        rates | {name: value for name, value in given.items() if value is not None},
-        "the run",
-    )
-    method = find_method(made.method)(**made.params)
-    seed = made.seed if made.partition_seed is None else made.partition_seed
-    return made.model_copy(
-        update={
-            "method": full_name(made.method),
-            "params": method.params.model_dump(),
-            "partition_seed": seed,
-        }
-    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import pytest
 import fedmap
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
-from fedmap.methods import METHODS, FedAvg, find_method, full_name
+from fedmap.methods import METHODS, find_method, full_name
+from fedmap.methods.fedavg import FedAvg
 from fedmap.simulate import Result, Settings
 
 PAGE = Path(__file__).parent.parent / "docs/own-method.md"

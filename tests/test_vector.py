@@ -1,7 +1,7 @@
 import torch
 
 from fedmap.nets import build
-from fedmap.vector import Bench, Model
+from fedmap.vector import Model, WorkingModels
 
 
 def a_model(net: str = "tiny-bn", seed: int = 0) -> Model:
@@ -29,7 +29,7 @@ def test_gradients_of_all_parameters_land_in_one_vector() -> None:
 def test_buffers_come_after_the_weights_and_the_classifier_is_the_last_of_these() -> None:
     model = a_model()
     assert len(model.vector) == len(model.weights) + len(model.buffers)
-    assert len(model.buffers) == 8  # mean and variance of four channels
+    assert len(model.buffers) == 9  # mean and variance of four channels, and the batches counted
     assert torch.equal(model.vector[model.classifier_part], model.net.classifier.weight.flatten())
     assert model.features_part.stop == model.classifier_part.start
 
@@ -50,9 +50,7 @@ def test_frozen_parameters_are_part_of_the_state_but_not_of_what_is_trained() ->
 def test_names_lead_back_to_the_state_dict() -> None:
     model = a_model()
     state = model.net.state_dict()
-    assert set(model.named(model.vector)) == {
-        name for name in state if not name.endswith("num_batches_tracked")
-    }
+    assert set(model.named(model.vector)) == set(state)
     for name, view in model.named(model.vector).items():
         assert torch.equal(view, state[name])
 
@@ -65,11 +63,35 @@ def test_training_mode_moves_the_statistics_in_the_vector() -> None:
     assert not torch.equal(model.buffers, before)
 
 
-def test_a_bench_hands_out_different_models_until_it_is_cleared() -> None:
-    bench = Bench(lambda: build("tiny", (6,), 4, 0))
+def test_working_models_are_different_ones_until_they_are_released() -> None:
+    models = WorkingModels(lambda: build("tiny", (6,), 4, 0))
     zeros = torch.zeros(len(Model(build("tiny", (6,), 4, 0)).vector))
-    first, second = bench.model(zeros), bench.model(zeros + 1)
+    first, second = models.model(zeros), models.model(zeros + 1)
     assert first is not second
     assert first.vector.sum() == 0
-    bench.clear()
-    assert bench.model(zeros) is first
+    models.release()
+    assert models.model(zeros) is first
+
+
+def test_the_counter_of_batches_belongs_to_the_state_and_does_not_leak_into_the_next_one() -> None:
+    model = a_model()
+    (counter,) = (i for i, name in enumerate(model.names) if name.endswith("num_batches_tracked"))
+    start = model.vector.clone()
+    model.net.train()
+    for _ in range(3):
+        model(torch.ones(5, 1, 8, 8))
+    assert model.named(model.vector)[model.names[counter]] == 3
+    assert model.load(start).named(model.vector)[model.names[counter]] == 0
+    layer = model.net.get_submodule(model.names[counter].rpartition(".")[0])
+    assert layer.num_batches_tracked == 0
+    assert layer.num_batches_tracked.dtype == torch.int64
+
+
+def test_a_mean_of_counters_survives_a_working_model_to_the_bit() -> None:
+    model = a_model()
+    vector = model.vector.clone()
+    vector[-1] = 8 / 3
+    assert torch.equal(model.load(vector).vector, vector)
+    model.net.train()
+    model(torch.ones(5, 1, 8, 8))
+    assert model.vector[-1] == vector[-1] + 1

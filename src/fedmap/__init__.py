@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from fedmap.errors import FedmapError
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
-    from fedmap.simulate import Result, run
+    from fedmap.simulate import Result
+    from fedmap.simulate.run import run
 
 __all__ = [
     "Federation",
@@ -26,7 +27,7 @@ __all__ = [
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
     "FedmapError": "errors", "Federation": "federation", "Method": "methods", "Result": "simulate",
-    "check_method": "check", "load": "data", "partition": "federation", "register": "methods", "run": "simulate",
+    "check_method": "check", "load": "data", "partition": "federation", "register": "methods", "run": "simulate.run",
 }  # fmt: skip
 
 

@@ -22,6 +22,22 @@ class Defaults:
     lr: float = 0.03
 
 
+def normalize(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Samples as the nets take them: float32; pixels scaled to 0..1, then by mean and standard
+    deviation of each channel."""
+    if x.dtype != torch.uint8:
+        return x
+    x = x.float().div_(255)
+    if not mean:
+        return x
+    return x.sub_(x.new_tensor(mean).view(-1, 1, 1)).div_(x.new_tensor(std).view(-1, 1, 1))
+
+
+def black(channels: int, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """A black pixel as `normalize` gives it, one value for each channel."""
+    return normalize(torch.zeros((1, channels, 1, 1), dtype=torch.uint8), mean, std).flatten()
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples and labels. Images stay uint8 until a client uses them; vectors are float32.
@@ -113,14 +129,8 @@ class Dataset:
         return tuple(self.train_x.shape[1:])
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Samples as the nets take them: float32; pixels scaled to 0..1, then by mean and standard
-        deviation."""
-        if x.dtype != torch.uint8:
-            return x
-        if not self.mean:
-            return x.float().div_(255)
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return x.float().div_(255).sub_(mean).div_(std)
+        """Samples as the nets take them, by this dataset's mean and standard deviation."""
+        return normalize(x, self.mean, self.std)
 
     def smaller(self, samples: int) -> "Dataset":
         """About this many of the training samples and the same share of the test set: the first
@@ -148,9 +158,8 @@ class Dataset:
 
     @property
     def black(self) -> Tensor:
-        """A black pixel as `normalize` gives it, one value for each channel: the border that
-        `augment` adds."""
-        return self.normalize(torch.zeros((1, self.shape[0], 1, 1), dtype=torch.uint8)).flatten()
+        """A black pixel as `normalize` gives it: the border that `augment` adds."""
+        return black(self.shape[0], self.mean, self.std)
 
 
 def first_of_each_class(labels: Tensor, share: float) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from fedmap import FedmapError, run
 from fedmap.methods.fedavg import FedAvg
 from fedmap.methods.scaffold import Scaffold
+from fedmap.simulate import Settings
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
@@ -107,3 +108,10 @@ def test_a_variate_travels_beside_the_model_each_way(world):
 def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(FedmapError, match=next(iter(wrong))):
         Scaffold(**wrong)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "scars", "scamap"])
+def test_it_wants_a_limit_on_steps_that_the_user_may_change(method):
+    assert Settings.of({"method": method}).clip == 10
+    assert Settings.of({"method": method, "clip": 3.0}).clip == 3
+    assert Settings.of({"method": "map"}).clip is None

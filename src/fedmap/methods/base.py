@@ -67,6 +67,8 @@ class Method(Generic[P]):
     Params: ClassVar[type[MethodParams]] = MethodParams
     # Named sets of parameter values: -p preset=NAME.
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    # Settings of a run that the method wants where the user does not say otherwise, e.g. a clip.
+    wants: ClassVar[dict[str, Any]] = {}
     # Entries of `up` that hold something private, each with what and why.
     sends: ClassVar[dict[str, str]] = {}
     # How many of the global test set's samples the server half sees, without labels. The accuracy

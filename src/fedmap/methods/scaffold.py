@@ -32,6 +32,8 @@ class Scaffold(Method[C]):
         "control": "the change of the client's variate, as in the paper; "
         "the first change is the variate itself"
     }
+    # A spike in the gradient enters c_k and drives the client's next round into a higher one.
+    wants = {"clip": 10.0}
     uniform_weights_only = True  # c is the plain mean of all c_k
 
     def client_state(self, model: Model) -> Values:

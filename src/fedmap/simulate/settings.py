@@ -67,8 +67,9 @@ class Settings(Training):
         defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
         rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
-        settings = checked(cls, rates | chosen, "the run")
-        method = find_method(settings.method)(**settings.params)
+        method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
+        settings = checked(cls, rates | method_class.wants | chosen, "the run")
+        method = method_class(**settings.params)
         seed = settings.seed if settings.partition_seed is None else settings.partition_seed
         known = {"params": method.params.model_dump(), "partition_seed": seed}
         return settings.model_copy(update={"method": full_name(settings.method)} | known)

@@ -38,8 +38,7 @@ def train_controlled(
     (w_t - w_k) / (steps lr) - c.
 
     Momentum and weight decay would make w_t - w_k something other than the sum of the corrected
-    gradients. A spike in the gradient enters c_k and drives the client's next round into a higher
-    one: where that happens, the run's `clip` bounds each step."""
+    gradients."""
     start, everybodys = model.weights.detach().clone(), down["control"]
     shift = everybodys - state["control"]
 

@@ -141,11 +141,11 @@ class OfficialSet(ABC):
 
 
 OFFICIAL: dict[str, OfficialSet] = {}
-Set = TypeVar("Set", bound=type[OfficialSet])
+Registered = TypeVar("Registered", bound=type[OfficialSet])
 REQUIRED = ("name", "line", "defaults", "classes", "folders", "marks")
 
 
-def register_official(official_set: Set) -> Set:
+def register_official(official_set: Registered) -> Registered:
     """Decorator: register a subclass of OfficialSet as the dataset of its name."""
     missing = [fact for fact in REQUIRED if not hasattr(official_set, fact)]
     missing += sorted(official_set.__abstractmethods__)

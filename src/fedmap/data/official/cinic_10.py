@@ -61,9 +61,7 @@ class Cinic10(ColorImages):
         for part, official in PARTS.items():
             sizes = np.bincount(arrays[f"{part}_y"], minlength=len(self.classes))
             report.compare_count(f"{part} images", int(sizes.sum()), official)
-            report.facts.append(
-                f"{sizes.min():,} to {sizes.max():,} {part} images for each class"
-            )
+            report.facts.append(f"{sizes.min():,} to {sizes.max():,} {part} images for each class")
 
 
 def by_class(folder: Path, part: str) -> list[list[os.DirEntry[str]]]:

@@ -52,6 +52,13 @@ def test_the_same_generator_gives_the_same_batch_and_the_input_stays() -> None:
     assert torch.equal(x, before)
 
 
+def test_the_batch_stays_on_its_device() -> None:
+    x = torch.zeros(5, 3, 8, 8, device="meta")  # refuses to be mixed with tensors of the CPU
+    got = augment(x, np.random.default_rng(0), torch.zeros(3))
+    assert got.device == x.device
+    assert got.shape == x.shape
+
+
 def test_all_shifts_and_both_sides_occur() -> None:
     x = torch.zeros(3000, 1, 9, 9, dtype=torch.uint8)
     x[:, :, 4, 4] = 1  # the middle stays inside under every shift

@@ -316,14 +316,15 @@ def test_more_clients_than_samples_allow_are_refused_with_the_most_that_they_do(
     "drawn", [np.zeros(9, np.int64), np.arange(10) % 2, np.arange(10) % 4, np.arange(10) % 3 - 1]
 )
 def test_a_users_own_partition_must_give_every_sample_away_and_every_client_some(
-    drawn: Ints, monkeypatch: pytest.MonkeyPatch
+    drawn: Ints,
 ) -> None:
-    monkeypatch.setitem(
-        PARTITIONS._things, "mine", Partition(NaturalParams, lambda labels, params, rng: drawn)
-    )
-    with pytest.raises(
-        FedmapError,
-        match="partition mine must give each of the 10 samples to one of the clients 0 to 2",
+    mine = Partition(NaturalParams, lambda labels, params, rng: drawn)
+    with (
+        PARTITIONS.lent("mine", mine),
+        pytest.raises(
+            FedmapError,
+            match="partition mine must give each of the 10 samples to one of the clients 0 to 2",
+        ),
     ):
         owners("mine", balanced(2, 3, 10))
 

@@ -39,9 +39,11 @@ class Cinic10(ColorImages):
     unpacked_limit = 2_000_000_000
 
     def files(self, folder: Path) -> list[os.DirEntry[str]]:
+        """All images of both parts, class after class."""
         return [file for part in PARTS for files in by_class(folder, part) for file in files]
 
     def decode(self, folder: Path) -> Arrays:
+        """The four arrays of the set, images in the order of `files`."""
         arrays: Arrays = {}
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes without the global lock
             for part in PARTS:

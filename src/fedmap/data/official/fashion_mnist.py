@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedmap.data.dataset import Dataset, Defaults
-from fedmap.data.official.base import RemoteFile, register_official
-from fedmap.data.official.families.mnist import MnistLike
+from fedmap.data.official.base import register_official
+from fedmap.data.official.families.mnist import MnistLike, remote_idx_files
 from fedmap.data.registry import register_dataset
 
 URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -30,14 +30,12 @@ class FashionMnist(MnistLike):
         "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
         "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
     }
-    remote_files = tuple(
-        RemoteFile(f"{URL}/{name}-ubyte.gz", md5, size)
-        for name, md5, size in (
-            ("train-images-idx3", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
-            ("train-labels-idx1", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
-            ("t10k-images-idx3", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
-            ("t10k-labels-idx1", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
-        )
+    remote_files = remote_idx_files(
+        URL,
+        ("train-images-idx3", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+        ("train-labels-idx1", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
+        ("t10k-images-idx3", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+        ("t10k-labels-idx1", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
     )
     advice = (
         "on Debian and Ubuntu `apt-get install dataset-fashion-mnist` brings it; "

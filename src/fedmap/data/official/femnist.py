@@ -71,6 +71,7 @@ class Femnist(OfficialSet):
         }
 
     def dataset(self, arrays: Arrays) -> Dataset:
+        """All samples with their writers as owners; as many clients as there are writers."""
         x, y, owner = (torch.from_numpy(arrays[name]) for name in ("x", "y", "owner"))
         writers = tuple(arrays["names"].tolist())
         return Dataset(
@@ -87,6 +88,7 @@ class Femnist(OfficialSet):
         )
 
     def check(self, report: Report) -> None:
+        """Every sample is read and counted."""
         arrays = self.decode(report.folder)
         sizes = np.bincount(arrays["owner"])
         report.compare_count("writers", len(sizes), WRITERS)

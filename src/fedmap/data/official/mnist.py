@@ -1,7 +1,7 @@
 """mnist: handwritten digits."""
 
-from fedmap.data.official.base import RemoteFile, register_official
-from fedmap.data.official.families.mnist import MnistLike
+from fedmap.data.official.base import register_official
+from fedmap.data.official.families.mnist import MnistLike, remote_idx_files
 
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
 
@@ -20,12 +20,10 @@ class Mnist(MnistLike):
         "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
         "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     }
-    remote_files = tuple(
-        RemoteFile(f"{URL}/{name}-ubyte.gz", md5, size)
-        for name, md5, size in (
-            ("train-images-idx3", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
-            ("train-labels-idx1", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
-            ("t10k-images-idx3", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
-            ("t10k-labels-idx1", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
-        )
+    remote_files = remote_idx_files(
+        URL,
+        ("train-images-idx3", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+        ("train-labels-idx1", "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+        ("t10k-images-idx3", "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+        ("t10k-labels-idx1", "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
     )

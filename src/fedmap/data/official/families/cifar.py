@@ -52,11 +52,13 @@ class Cifar(ColorImages):
         return files
 
     def decode(self, folder: Path) -> Arrays:
+        """The four arrays of the set, training files one after the other."""
         *train, (test_x, test_y) = [self.read_file(path) for path in self.files(folder)]
         train_x, train_y = (np.concatenate(parts) for parts in zip(*train, strict=True))
         return {"train_x": train_x, "train_y": train_y, "test_x": test_x, "test_y": test_y}
 
     def check(self, report: Report) -> None:
+        """Counts, and the sum of each file."""
         files = self.files(report.folder)
         *train, test = [len(self.read_file(path)[1]) for path in files]
         report.compare_count("train images", sum(train), 50_000)

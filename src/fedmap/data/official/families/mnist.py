@@ -13,7 +13,7 @@ from fedmap.data.cache import Arrays
 from fedmap.data.dataset import Defaults
 from fedmap.data.files import idx
 from fedmap.data.files.checksum import md5
-from fedmap.data.official.base import OfficialSet, Report
+from fedmap.data.official.base import OfficialSet, RemoteFile, Report
 from fedmap.errors import FedmapError
 
 PARTS = {"train": "train", "test": "t10k"}
@@ -30,12 +30,21 @@ class MnistLike(OfficialSet):
     md5: dict[str, str]  # of the uncompressed data, because compressed files differ
 
     def files(self, folder: Path) -> list[Path]:
+        """The four files, training part first."""
         return [find_file(folder, part, kind) for part in PARTS for kind in KINDS]
 
     def decode(self, folder: Path) -> Arrays:
-        return decode(folder)
+        """The four arrays of the set, images scaled to 32 x 32."""
+        (train_x, train_y), (test_x, test_y) = (read_part(folder, part) for part in PARTS)
+        return {
+            "train_x": scale(train_x).numpy(),
+            "train_y": train_y.astype(np.int64),
+            "test_x": scale(test_x).numpy(),
+            "test_y": test_y.astype(np.int64),
+        }
 
     def check(self, report: Report) -> None:
+        """Counts, and the sums of the uncompressed data."""
         for part, official in IMAGES.items():
             arrays = dict(zip(KINDS, read_part(report.folder, part), strict=True))
             report.compare_count(f"{part} images", len(arrays["labels"]), official)
@@ -43,6 +52,11 @@ class MnistLike(OfficialSet):
                 path = find_file(report.folder, part, kind)
                 published = self.md5[f"{PARTS[part]}-{kind}-idx{array.ndim}-ubyte"]
                 report.compare_md5(path, md5(idx.encode(array)), published)
+
+
+def remote_idx_files(url: str, *files: tuple[str, str, int]) -> tuple[RemoteFile, ...]:
+    """The compressed files below an address: the start of the name, MD5 sum and size of each."""
+    return tuple(RemoteFile(f"{url}/{name}-ubyte.gz", md5, size) for name, md5, size in files)
 
 
 def find_file(folder: Path, part: str, kind: str) -> Path:
@@ -70,17 +84,6 @@ def read_part(folder: Path, part: str) -> tuple[npt.NDArray[np.uint8], npt.NDArr
     if len(y) and y.max() > 9:
         raise FedmapError(f"{path}: a label beside it is {y.max()}; labels are 0..9")
     return x, y
-
-
-def decode(folder: Path) -> Arrays:
-    """The four arrays of the set, images scaled to 32 x 32."""
-    (train_x, train_y), (test_x, test_y) = (read_part(folder, part) for part in PARTS)
-    return {
-        "train_x": scale(train_x).numpy(),
-        "train_y": train_y.astype(np.int64),
-        "test_x": scale(test_x).numpy(),
-        "test_y": test_y.astype(np.int64),
-    }
 
 
 def scale(images: npt.NDArray[np.uint8], side: int = 32) -> Tensor:

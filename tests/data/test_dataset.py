@@ -77,9 +77,11 @@ def test_samples_that_are_no_pixels_stay_as_they_are() -> None:
     assert normalize(x, (0.5,), (0.5,)) is x
 
 
-def test_normalized_samples_stay_on_their_device() -> None:
-    x = PIXELS.to("meta")  # refuses to be mixed with tensors of the CPU
-    assert normalize(x, (0.5, 0.2), (0.25, 0.5)).device == x.device
+def test_samples_are_normalized_on_their_own_device_whatever_the_default_is() -> None:
+    expected = normalize(PIXELS, (0.5, 0.2), (0.25, 0.5))
+    with torch.device("meta"):
+        got = normalize(PIXELS, (0.5, 0.2), (0.25, 0.5))
+    assert torch.equal(got, expected)
 
 
 def test_a_dataset_normalizes_with_its_own_numbers() -> None:

@@ -19,6 +19,7 @@ class FashionMnist(MnistLike):
 
     name = "fashion-mnist"
     line = "60,000 + 10,000 gray images of 10 kinds of clothes"
+    defaults = Defaults()
     classes = (
         *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
         *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),

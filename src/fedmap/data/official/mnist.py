@@ -1,5 +1,6 @@
 """mnist: handwritten digits."""
 
+from fedmap.data.dataset import Defaults
 from fedmap.data.official.base import register_official
 from fedmap.data.official.families.mnist import MnistLike, remote_idx_files
 
@@ -12,6 +13,7 @@ class Mnist(MnistLike):
 
     name = "mnist"
     line = "60,000 + 10,000 gray images of handwritten digits"
+    defaults = Defaults()
     classes = tuple("0123456789")
     folders = ("mnist", "MNIST/raw", "MNIST")
     md5 = {

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fedmap.data.cache import Arrays
-from fedmap.data.dataset import Defaults
 from fedmap.data.files import idx
 from fedmap.data.files.checksum import md5
 from fedmap.data.official.base import OfficialSet, RemoteFile, Report
@@ -25,7 +24,6 @@ class MnistLike(OfficialSet):
     """A set of four idx files, plain or gz, under either of their usual names."""
 
     mean, std = (0.5,), (0.5,)
-    defaults = Defaults()
     marks = tuple(f"train-images{mark}idx3-ubyte{end}" for mark, end in product("-.", ("", ".gz")))
     md5: dict[str, str]  # of the uncompressed data, because compressed files differ
 

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from fedmap.errors import FedmapError
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
-    from fedmap.simulate import Result, run
+    from fedmap.simulate.result import Result
+    from fedmap.simulate.run import run
 
 __all__ = [
     "Federation",

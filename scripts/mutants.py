@@ -21,10 +21,15 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ["client.py", "losses.py", "vector.py", "methods", "simulate", "report", "paper"]
-BATTERY = "tests/test_check.py::test_a_registered_method_holds_the_battery"
+# Tests that run for each method by its name.
+BY_NAME = [
+    "tests/test_check.py::test_a_registered_method_holds_the_battery",
+    "tests/test_house.py::test_the_page_states_the_default_of_every_parameter",
+    "tests/test_house.py::test_the_page_states_the_groups_of_the_paper",
+]
 # Tests that concern the modules whose path begins so, beside those that mirror the path.
 ALSO = {
-    "methods/base.py": ["tests/test_own_method.py", f"{BATTERY}[fedavg]", f"{BATTERY}[fedopt]"],
+    "methods/base.py": ["tests/test_own_method.py", "tests/methods/test_fedavg.py"],
     "methods/resolve.py": ["tests/test_own_method.py"],
     "report": ["tests/cli"],
     "vector.py": ["tests/test_client.py"],
@@ -115,7 +120,7 @@ def tests_of(module: str) -> list[str]:
         return [test for user in using for test in tests_of(f"methods/{user.name}")]
     also = [test for start in ALSO if module.startswith(start) for test in ALSO[start]]
     if folder.name == "methods":
-        also = also or [f"{BATTERY}[{name}]"]
+        also = also or [f"{test}[{name}]" for test in BY_NAME]
     elif not (ROOT / "tests" / folder / f"test_{name}.py").exists() and folder.parts:
         also.append(f"tests/{folder.parts[0]}")
     tests = [str(Path("tests", folder, f"test_{name}.py")), *also]

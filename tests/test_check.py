@@ -3,6 +3,7 @@ with the right sentence."""
 
 import random
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import fedmap
 from fedmap import Method, check_method
 from fedmap.errors import FedmapError
 from fedmap.losses import cross_entropy
-from fedmap.methods import METHODS, FedAvg, FedPHP, Local, MethodParams
+from fedmap.methods import METHODS, FedAvg, FedPHP, Local, MethodParams, tensor
 
 SHORT = {"feddf": {"distill_steps": 10}}  # what would take long, and proves nothing more
 
@@ -33,11 +34,13 @@ def broken(sentence):
     return collect
 
 
-BROKEN = []
+BROKEN: list[Any] = []
 
 
 class Uploads(Method):
     """FedAvg that uploads one thing more."""
+
+    more: Any
 
     def local_round(self, client, down, state):
         local = super().local_round(client, down, state)
@@ -45,6 +48,8 @@ class Uploads(Method):
 
 
 class Noisy(Method):
+    noise: Any
+
     def local_loss(self, client, down, state):
         return lambda model, x, y: cross_entropy(model, x, y) * self.noise(client)
 
@@ -204,7 +209,7 @@ class ForgetsBuffers(Method):
     def local_round(self, client, down, state):
         local = super().local_round(client, down, state)
         weights = client.model(down["model"]).weight_count
-        return local._replace(up={"model": local.up["model"][:weights]})
+        return local._replace(up={"model": tensor(local.up, "model")[:weights]})
 
 
 @broken("it takes share = -1")

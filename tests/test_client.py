@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def test_a_second_stage_goes_on_in_the_stream_of_the_first(federation: Federatio
 
 
 def test_batches_depend_on_round_and_client_only(federation: Federation) -> None:
-    def first(**which: int) -> torch.Tensor:
+    def first(**which: Any) -> torch.Tensor:
         return next(a_client(federation, **which).batches(1))[0]
 
     assert torch.equal(first(number=1, round=2), first(number=1, round=2))
@@ -139,12 +140,15 @@ def test_a_long_gradient_is_shortened_before_the_correction_and_a_short_one_is_l
 ) -> None:
     start = initial(federation).vector
 
+    def double(model: Model) -> None:
+        model.grads.mul_(2)
+
     def moved(clip: float | None) -> Tensor:
         """Along the first gradient, with one step of plain SGD and a correction that doubles what
         it is given."""
         client = a_client(federation, clip=clip, momentum=0.0, weight_decay=0.0)
         model = client.model(start)
-        client.train(model, cross_entropy, 1, correct=lambda model: model.grads.mul_(2))
+        client.train(model, cross_entropy, 1, correct=double)
         return (start - model.vector) / (2 * client.lr)
 
     free = moved(None)
@@ -190,9 +194,9 @@ def test_fresh_statistics_are_those_of_the_training_samples(images: Federation) 
     vector = initial(images, "tiny-bn").vector
     vector[-8:] = 77.0
     fresh = client.with_fresh_statistics(vector)
-    net = client.model(vector).net
-    activations = net.features[0](client.train_data[0]).detach().transpose(0, 1).flatten(1)
+    layers = list(client.model(vector).net.features.children())
+    activations = layers[0](client.train_data[0]).detach().transpose(0, 1).flatten(1)
     torch.testing.assert_close(fresh[-8:-4], activations.mean(1))
     torch.testing.assert_close(fresh[-4:], activations.var(1))
     assert torch.equal(fresh[:-8], vector[:-8])
-    assert net.features[1].momentum == 0.1
+    assert layers[1].momentum == 0.1

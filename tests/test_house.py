@@ -26,7 +26,7 @@ def table_of_parameters(name: str) -> dict[str, tuple[str, str]]:
     """From a method's page: for each parameter its default and the groups of the paper. What the
     page does not repeat stands in the page of a method that it links to."""
     page = (ROOT / f"docs/methods/{name}.md").read_text()
-    rows = {}
+    rows: dict[str, tuple[str, str]] = {}
     for linked in re.findall(r"\]\((\w+)\.md\)", page):
         if linked in MODULES:
             rows |= own_table((ROOT / f"docs/methods/{linked}.md").read_text())
@@ -76,7 +76,7 @@ def test_a_method_has_a_page_that_the_index_knows_and_a_test(name: str) -> None:
 
 def test_every_page_belongs_to_a_method() -> None:
     pages = {page.stem for page in INDEX.parent.glob("*.md")} - {"README"}
-    assert pages == set(MODULES)
+    assert pages <= set(MODULES), f"there is no method for {sorted(pages - set(MODULES))}"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -235,6 +235,7 @@ def test_iid_clients_differ_by_one_sample_at_most_and_have_all_classes_alike() -
 @few
 @given(labels=small(), seed=seeds)
 def test_natural_leaves_every_sample_with_its_owner(labels: Labels, seed: int) -> None:
+    assert labels.owner is not None
     assert np.array_equal(owners("natural", labels, seed), labels.owner)
 
 

@@ -27,12 +27,12 @@ BY_NAME = [
     "tests/test_house.py::test_the_page_states_the_default_of_every_parameter",
     "tests/test_house.py::test_the_page_states_the_groups_of_the_paper",
 ]
-# Tests that concern the modules whose path begins so, beside those that mirror the path.
-ALSO = {
+# Tests of what has no test of the same name.
+INSTEAD = {
     "methods/base.py": ["tests/test_own_method.py", "tests/methods/test_fedavg.py"],
     "methods/resolve.py": ["tests/test_own_method.py"],
-    "report": ["tests/cli"],
-    "vector.py": ["tests/test_client.py"],
+    "report/plots.py": ["tests/cli"],
+    "report/table.py": ["tests/cli"],
 }
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -112,19 +112,18 @@ def mutants(module: str) -> Iterator[Mutant]:
 
 
 def tests_of(module: str) -> list[str]:
-    """The tests that concern a module: the mirror of its path, or else those of its folder."""
-    folder, name = Path(module).parent, Path(module).stem
-    if folder.name == "parts":
-        users = sorted((ROOT / "src/fedmap" / folder.parent).glob("*.py"))
-        using = [user for user in users if f"parts.{name}" in user.read_text()]
-        return [test for user in using for test in tests_of(f"methods/{user.name}")]
-    also = [test for start in ALSO if module.startswith(start) for test in ALSO[start]]
-    if folder.name == "methods":
-        also = also or [f"{test}[{name}]" for test in BY_NAME]
-    elif not (ROOT / "tests" / folder / f"test_{name}.py").exists() and folder.parts:
-        also.append(f"tests/{folder.parts[0]}")
-    tests = [str(Path("tests", folder, f"test_{name}.py")), *also]
-    return [test for test in tests if (ROOT / test.partition("::")[0]).exists()]
+    """The tests that concern a module: those of its name, or else those of its folder."""
+    *folders, name = Path(module).with_suffix("").parts
+    if folders == ["methods", "parts"]:  # the tests of the methods that use it
+        users = sorted((ROOT / "src/fedmap/methods").glob("*.py"))
+        using = [user.name for user in users if f"parts.{name}" in user.read_text()]
+        return [test for user in using for test in tests_of(f"methods/{user}")]
+    home = Path("tests", *folders[:1])
+    found = (ROOT / home).glob(f"**/test_{name}.py" if folders else f"test_{name}.py")
+    tests = [str(test.relative_to(ROOT)) for test in sorted(found)]
+    if folders == ["methods"] and tests:
+        tests += [f"{test}[{name}]" for test in BY_NAME]
+    return tests or INSTEAD.get(module) or [str(home)]
 
 
 def prepare(home: str) -> None:
@@ -197,13 +196,16 @@ def main() -> None:
     sample = random.Random(args.seed).sample(every, min(args.number, len(every)))
     end = time.time() + 60 * args.minutes
     tried = survived = 0
-    with tempfile.TemporaryDirectory() as home:
-        fork = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(args.workers, fork, prepare, (home,)) as pool:
-            for mutant, alive in zip(sample, pool.map(survives, sample, repeat(end)), strict=True):
-                tried, survived = tried + (alive is not None), survived + bool(alive)
-                if alive:
-                    print(f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}")
+    with (
+        tempfile.TemporaryDirectory() as home,
+        ProcessPoolExecutor(
+            args.workers, multiprocessing.get_context("fork"), prepare, (home,)
+        ) as pool,
+    ):
+        for mutant, alive in zip(sample, pool.map(survives, sample, repeat(end)), strict=True):
+            tried, survived = tried + (alive is not None), survived + bool(alive)
+            if alive:
+                print(f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}")
     score = 100 * (tried - survived) / max(tried, 1)
     print(f"{tried} of {len(every)} changes tried, {survived} unnoticed: score {score:.0f} %")
 

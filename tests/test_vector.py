@@ -37,7 +37,7 @@ def test_buffers_come_after_the_weights_and_the_classifier_is_the_last_of_these(
     assert len(model.vector) == len(model.weights) + len(model.buffers)
     assert len(model.buffers) == 8  # mean and variance of four channels
     assert torch.equal(model.vector[model.classifier_part], model.net.classifier.weight.flatten())
-    assert model.features_part.stop == model.classifier_part.start
+    assert model.features_part == slice(0, model.classifier_part.start)
 
 
 def test_frozen_parameters_are_part_of_the_state_but_not_of_what_is_trained() -> None:
@@ -90,6 +90,15 @@ def test_a_bench_loads_the_state_that_is_asked_for() -> None:
     assert torch.equal(model.vector, -state)
     model.vector.zero_()
     assert state.sum() == 88 * 87 / 2  # what was given is not what is overwritten
+
+
+def test_an_optimizer_of_the_weights_follows_the_gradients_of_the_net() -> None:
+    model, x = a_model("tiny"), torch.ones(2, 1, 8, 8)
+    before = model.vector.clone()
+    model(x).square().sum().backward()
+    SGD([model.weights], 0.1).step()
+    assert model.grads.abs().sum() > 0
+    torch.testing.assert_close(model.vector, before - 0.1 * model.grads)
 
 
 def test_a_model_is_handed_out_in_evaluation_mode() -> None:

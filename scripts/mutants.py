@@ -25,6 +25,7 @@ MODULES = ["client.py", "losses.py", "vector.py", "methods", "simulate", "report
 BY_NAME = [
     "tests/test_check.py::test_a_registered_method_holds_the_battery",
     "tests/test_house.py::test_the_page_states_the_default_of_every_parameter",
+    "tests/test_house.py::test_the_page_states_the_range_of_every_parameter",
     "tests/test_house.py::test_the_page_states_the_groups_of_the_paper",
 ]
 # Tests of what has no test of the same name.

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic.fields import FieldInfo
 
 from fedmap.methods import METHODS, Method
 
@@ -22,21 +24,34 @@ def shortest(value: object) -> str:
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number.group()):g}", str(value))
 
 
-def table_of_parameters(name: str) -> dict[str, tuple[str, str]]:
-    """From a method's page: for each parameter its default and the groups of the paper. What the
+def table_of_parameters(name: str) -> dict[str, list[str]]:
+    """From a method's page: for each parameter its default, range and groups of the paper. What the
     page does not repeat stands in the page of a method that it links to."""
     page = (ROOT / f"docs/methods/{name}.md").read_text()
-    rows: dict[str, tuple[str, str]] = {}
+    rows: dict[str, list[str]] = {}
     for linked in re.findall(r"\]\((\w+)\.md\)", page):
         if linked in MODULES:
             rows |= own_table((ROOT / f"docs/methods/{linked}.md").read_text())
     return rows | own_table(page)
 
 
-def own_table(page: str) -> dict[str, tuple[str, str]]:
+def own_table(page: str) -> dict[str, list[str]]:
     lines = [line.strip("| ").split("|") for line in page.splitlines() if line.startswith("| `")]
     cells = [[shortest(part.strip().replace("`", "")) for part in line] for line in lines]
-    return {row[0]: (row[1], row[3]) for row in cells if len(row) == 5}
+    return {row[0]: row[1:4] for row in cells if len(row) == 5}
+
+
+def allowed(field: FieldInfo) -> str:
+    """The range of a parameter in the words of the pages."""
+    if names := get_args(field.annotation):
+        return ", ".join(names)
+    words = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
+    ends = {
+        name: getattr(end, name) for end in field.metadata for name in words if hasattr(end, name)
+    }
+    if set(ends) == {"ge", "le"}:
+        return f"{ends['ge']:g} to {ends['le']:g}"
+    return ", ".join(f"{words[name]} {end:g}" for name, end in ends.items())
 
 
 def test_there_are_methods_to_look_at() -> None:
@@ -88,9 +103,16 @@ def test_the_page_states_the_default_of_every_parameter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
+def test_the_page_states_the_range_of_every_parameter(name: str) -> None:
+    rows = table_of_parameters(name)
+    for parameter, field in METHODS[name].Params.model_fields.items():
+        assert rows[parameter][1] == allowed(field), f"{parameter} of {name}"
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_the_page_states_the_groups_of_the_paper(name: str) -> None:
     rows, groups = table_of_parameters(name), METHODS[name].groups
     for parameter in {parameter for group in groups for parameter in group}:
         values = [shortest(group[parameter]) for group in groups]
         same = set(values) == {values[0]}
-        assert rows[parameter][1] == (values[0] if same else ", ".join(values)), parameter
+        assert rows[parameter][2] == (values[0] if same else ", ".join(values)), parameter

@@ -2,6 +2,7 @@
 with the right sentence."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,11 +35,13 @@ def broken(sentence):
     return collect
 
 
-BROKEN = []
+BROKEN: list[Any] = []
 
 
 class Uploads(Method):
     """FedAvg that uploads one thing more."""
+
+    more: Any
 
     def local_round(self, client, down, state):
         local = super().local_round(client, down, state)
@@ -46,6 +49,8 @@ class Uploads(Method):
 
 
 class Noisy(Method):
+    noise: Any
+
     def local_loss(self, client, down, state):
         return lambda model, x, y: cross_entropy(model, x, y) * self.noise(client)
 

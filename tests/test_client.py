@@ -164,11 +164,14 @@ def test_a_long_step_is_shortened_after_the_correction_and_a_short_one_is_left_a
 ) -> None:
     start = initial(federation).vector
 
+    def add(model: Model) -> None:
+        model.grads.add_(0.3)
+
     def moved(clip: float | None) -> Tensor:
         """The step of plain SGD, with a correction that adds to what it is given."""
         client = a_client(federation, clip=clip, momentum=0.0, weight_decay=0.0)
         model = client.model(start)
-        client.train(model, cross_entropy, 1, correct=lambda model: model.grads.add_(0.3))
+        client.train(model, cross_entropy, 1, correct=add)
         return (start - model.vector) / client.lr
 
     free = moved(None)

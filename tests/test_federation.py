@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,7 +238,7 @@ def test_a_class_without_samples_cannot_be_shared_out(kind: str) -> None:
     ],
 )
 def test_a_wrong_name_or_value_gets_one_sentence(
-    kind: str, params: dict[str, float], sentence: str
+    kind: str, params: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(FedmapError) as wrong:
         partition(dataset(), 5, kind=kind, **params)

@@ -3,6 +3,7 @@ wrong file gets its sentence."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from fedmap.methods.fedavg import FedAvg
 from fedmap.simulate import Result, Settings
 
 PAGE = Path(__file__).parent.parent / "docs/own-method.md"
-SMALL = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1}
+SMALL: dict[str, Any] = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1}
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from matplotlib.figure import Figure
 
@@ -44,7 +46,8 @@ def test_a_note_counts_who_is_worse_better_and_equal() -> None:
 
 
 def bars(figure: Figure, place: int = 0) -> dict[float, float]:
-    return {bar.get_x(): bar.get_height() for bar in figure.axes[place].patches}
+    drawn: list[Any] = list(figure.axes[place].patches)
+    return {bar.get_x(): bar.get_height() for bar in drawn}
 
 
 def test_the_histogram_has_zero_as_an_edge_and_counts_clients() -> None:

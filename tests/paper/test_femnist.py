@@ -1,8 +1,10 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.femnist import curve
+from fedmap.paper.figures.femnist import curve, findings
 from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Row
 
@@ -24,8 +26,9 @@ def rounds(
 
 def test_work_is_the_chosen_fraction_and_epochs() -> None:
     choice = FEMNIST.choice("paper", columns=["Q=0.3, E=5"], methods=["map"])
-    (run,) = FEMNIST.work(choice)
-    assert (run.settings.fraction, run.settings.epochs) == (0.3, 5)  # type: ignore[attr-defined]
+    runs: Any = FEMNIST.work(choice)
+    (run,) = runs
+    assert (run.settings.fraction, run.settings.epochs) == (0.3, 5)
 
 
 def test_a_curve_is_the_mean_over_seeds_by_round() -> None:
@@ -109,7 +112,12 @@ def test_map_is_better_in_every_setting(
         for goal, n in zip(("global", "personal"), each, strict=True)
     )
     verdicts = [Verdict.of(n == 4, n > 2) for n in each]
-    assert [part.verdict for part in FEMNIST.report(rows).findings] == verdicts
+    assert [part.verdict for part in findings(rows)] == verdicts
+
+
+def test_the_report_carries_the_findings() -> None:
+    rows = settings(4, [20.0] * 4)
+    assert FEMNIST.report(rows).findings == findings(rows)
 
 
 def test_the_last_ten_rounds_decide() -> None:
@@ -129,4 +137,4 @@ def test_settings_that_lack_a_method_do_not_count() -> None:
 def test_without_map_the_claim_is_not_tested() -> None:
     rows = rounds("fedavg", [50.0]) + rounds("fedrod", [51.0])
     assert EVERYWHERE.judge(rows).verdict is Verdict.NOT_TESTED
-    assert FEMNIST.report(rows).findings == []
+    assert findings(rows) == []

@@ -1,10 +1,12 @@
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.joint import measured, printed
+from fedmap.paper.figures.joint import findings, measured, printed
 from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Row
 
@@ -39,15 +41,18 @@ def test_the_papers_points_are_means_over_the_same_columns() -> None:
 
 
 def dots(axes: Axes) -> list[tuple[float, float]]:
-    return [tuple(mark.get_offsets()[0]) for mark in axes.collections]  # type: ignore[index, misc]
+    return [tuple(np.asarray(mark.get_offsets())[0]) for mark in axes.collections]
 
 
 def test_ours_is_drawn_on_the_left_and_the_papers_on_the_right(run_row: RunRow) -> None:
     rows = [run_row("fedavg", (80.0, 90.0)), run_row("map", (82.0, 91.0))]
-    left, right = JOINT.report(rows).figures["joint"].axes
+    report = JOINT.report(rows)
+    assert report.findings == findings(rows)
+    left, right = report.figures["joint"].axes
     assert dots(left) == [(80, 90), (82, 91)]
     assert dots(right) == [(86.2, 90.5), (88.1, 92.1)]
-    names = {text.get_text(): tuple(text.xy) for text in left.texts}  # type: ignore[attr-defined]
+    labels: list[Any] = list(left.texts)
+    names = {label.get_text(): tuple(label.xy) for label in labels}
     assert names == {"FedAvg": (80, 90), "MAP": (82, 91)}
     assert (left.get_xlabel(), left.get_ylabel()) == ("global accuracy, %", "personal accuracy, %")
 
@@ -64,14 +69,14 @@ def test_nobody_is_above_map_in_both(
     points: dict[str, tuple[float, float]], verdict: str, better: str, run_row: RunRow
 ) -> None:
     rows = [run_row(m, (0.0, 0.0), point) for m, point in points.items()]
-    (finding,) = JOINT.report([*rows, run_row("map", (0.0, 0.0), (50.0, 50.0))]).findings
+    (finding,) = findings([*rows, run_row("map", (0.0, 0.0), (50.0, 50.0))])
     assert finding.verdict is Verdict[verdict]
     assert finding.numbers == f"{len(points) + 1} methods on {MLP}; above MAP in both: {better}"
 
 
 def test_without_map_or_another_method_there_is_no_finding(run_row: RunRow) -> None:
-    assert JOINT.report([run_row("fedavg", (80.0, 90.0))]).findings == []
-    assert JOINT.report([run_row("map", (80.0, 90.0))]).findings == []
+    assert findings([run_row("fedavg", (80.0, 90.0))]) == []
+    assert findings([run_row("map", (80.0, 90.0))]) == []
 
 
 def test_the_tables_judge_the_claim() -> None:

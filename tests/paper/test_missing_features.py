@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.missing_features import OBSERVED, View, point
-from fedmap.paper.finding import Finding, Verdict
+from fedmap.paper.figures.missing_features import OBSERVED, View, findings, point
+from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["missing-features"]
@@ -41,7 +41,8 @@ def test_a_norm_is_the_mean_over_the_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "cosine"), [((-1.0, -1.0), -1), ((3.0, 3.0), 1), ((1.0, -1.0), 0), ((0.0, 2.0), 0.5**0.5)]
+    ("missing", "cosine"),
+    [((-1.0, -1.0), -1), ((3.0, 3.0), 1), ((1.0, -1.0), 0), ((0.0, 2.0), 0.5**0.5)],
 )
 def test_a_direction_is_the_cosine_with_the_features_center(
     missing: tuple[float, float], cosine: float
@@ -80,7 +81,7 @@ def test_features_are_dots_and_proxies_are_lines_from_the_origin() -> None:
     assert dots == [[[3, 0], [5, 0]], [[0, 3], [0, 5]]]
     reach = 5.0  # the longest proxy reaches as far as nearly all dots
     ends = [np.array(line.get_xydata())[1] / reach for line in axes.lines[:3]]
-    assert np.allclose(ends, [[1, 0], [0, 1], [-0.5, 0]])
+    assert np.allclose(np.array(ends), [[1.0, 0.0], [0.0, 1.0], [-0.5, 0.0]])
     assert [text.get_text() for text in axes.texts] == ["0", "1", "2"]
 
 
@@ -95,10 +96,6 @@ def test_the_figure_shows_the_first_seed() -> None:
     assert np.asarray(axes.collections[0].get_offsets()).tolist() == [[3, 0], [5, 0]]
 
 
-def judged(rows: list[Row]) -> list[Finding]:
-    return STUDY.report(rows).findings
-
-
 @pytest.mark.parametrize(
     ("first", "second", "verdict", "numbers"),
     [
@@ -110,7 +107,7 @@ def judged(rows: list[Row]) -> list[Finding]:
 def test_missing_proxies_have_a_smaller_norm(
     first: tuple[float, float], second: tuple[float, float], verdict: Verdict, numbers: str
 ) -> None:
-    finding = judged(training(missing=first) + training(missing=second, net=PLAIN))[0]
+    finding = findings(training(missing=first) + training(missing=second, net=PLAIN))[0]
     assert finding.verdict is verdict
     assert numbers in finding.numbers
 
@@ -124,7 +121,7 @@ def test_missing_proxies_point_away_from_the_center(
 ) -> None:
     rows = [r for seed in range(away) for r in training(seed=seed)]
     rows += [r for seed in range(towards) for r in training(missing=(1.0, 1.0), seed=9 + seed)]
-    finding = judged(rows)[1]
+    finding = findings(rows)[1]
     assert finding.verdict is verdict
     cosine = (towards - away) / (towards + away)
     assert f"{away} of {away + towards} proxies" in finding.numbers
@@ -144,7 +141,7 @@ def test_features_are_looser_with_fewer_classes(
     spreads: tuple[float, ...], verdict: Verdict
 ) -> None:
     pairs = zip(OBSERVED, spreads, strict=True)
-    finding = judged([r for n, spread in pairs for r in training(n, spread=spread)])[2]
+    finding = findings([r for n, spread in pairs for r in training(n, spread=spread)])[2]
     assert finding.verdict is verdict
     values = [
         f"{spread / 4:.2f} with {n} classes" for n, spread in zip(OBSERVED, spreads, strict=True)
@@ -155,11 +152,15 @@ def test_features_are_looser_with_fewer_classes(
 def test_looseness_is_the_mean_over_nets_and_seeds() -> None:
     rows = training(8, spread=1.0) + training(8, spread=2.0, net=PLAIN)
     rows += training(8, spread=3.0, seed=1) + training(2, spread=2.4)
-    assert "0.50 with 8 classes, 0.60 with 2 classes" in judged(rows)[2].numbers
+    assert "0.50 with 8 classes, 0.60 with 2 classes" in findings(rows)[2].numbers
 
 
 def test_one_number_of_classes_tells_nothing_of_looseness() -> None:
-    assert judged(training())[2].verdict is Verdict.NOT_TESTED
+    assert findings(training())[2].verdict is Verdict.NOT_TESTED
+
+
+def test_the_report_carries_the_findings() -> None:
+    assert STUDY.report(training()).findings == findings(training())
 
 
 def test_the_claim_joins_the_three_statements() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.parameters import PREFERRED, SETTINGS
+from fedmap.paper.figures.parameters import PREFERRED, SETTINGS, findings, points
 from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Row
 
@@ -63,7 +63,9 @@ def test_the_scatter_has_a_point_for_each_setting_and_lines_for_fedavg(run_row: 
     assert set(np.array(up.get_ydata())) == {70}
 
 
-def twenty(run_row: RunRow, ours: tuple[float, float], others: list[tuple[float, float]]) -> list[Row]:
+def twenty(
+    run_row: RunRow, ours: tuple[float, float], others: list[tuple[float, float]]
+) -> list[Row]:
     """FedAvg at 60 and 70, the preferred setting, and the other nineteen, the given ones first."""
     rest = others + [(61.0, 71.0)] * (len(OTHERS) - len(others))
     points = {"default": (60.0, 70.0), PREFERRED: ours} | dict(zip(OTHERS, rest, strict=True))
@@ -101,7 +103,7 @@ def test_the_preferred_setting_is_among_the_first_and_all_are_above_fedavg(
 )
 def test_how_many_settings_are_above_fedavg(lost: int, verdict: Verdict, run_row: RunRow) -> None:
     rows = twenty(run_row, (62.0, 72.0), [(59.0, 71.0)] * lost)
-    all_above, _ = PARAMETERS.report(rows).findings
+    all_above, _ = findings(points(rows))
     assert all_above.verdict is verdict
     assert all_above.numbers == (
         f"Of 20 settings, {20 - lost} are above FedAvg in global, 20 in personal accuracy and "
@@ -120,7 +122,7 @@ def test_how_many_settings_are_above_fedavg(lost: int, verdict: Verdict, run_row
 def test_where_the_preferred_setting_stands(
     better: list[tuple[float, float]], verdict: Verdict, run_row: RunRow
 ) -> None:
-    _, preferred = PARAMETERS.report(twenty(run_row, (62.0, 72.0), better)).findings
+    _, preferred = findings(points(twenty(run_row, (62.0, 72.0), better)))
     assert preferred.verdict is verdict
 
 

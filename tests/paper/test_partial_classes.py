@@ -1,9 +1,11 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.partial_classes import gaps
-from fedmap.paper.finding import Finding, Verdict
+from fedmap.paper.figures.partial_classes import findings, gaps
+from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["partial-classes"]
@@ -23,10 +25,6 @@ def both(gap: dict[int, float], among: dict[int, float] | None = None) -> list[R
         rows.append(row("M1", n, 40 + value, 60 + (among or gap)[n]))
         rows.append(row("M2", n, 40.0, 60.0))
     return rows
-
-
-def findings(rows: list[Row]) -> list[Finding]:
-    return STUDY.report(rows).findings
 
 
 def test_a_gap_is_m1_minus_m2_by_the_mean_over_seeds() -> None:
@@ -50,10 +48,9 @@ def test_the_table_has_both_models_and_their_differences() -> None:
 def test_bars_are_both_models_and_marks_are_m2_among_the_targets() -> None:
     rows = [*both({20: 5.0, 10: 10.0}), row("M1", 40, 33.0, 34.0)]
     (axes,) = STUDY.report(rows).figures["accuracy"].axes
-    bars = {
-        round(bar.get_x() + bar.get_width() / 2, 6): bar.get_height()
-        for bar in axes.patches  # type: ignore[attr-defined]
-    }
+    drawn: list[Any] = list(axes.patches)
+    middles = [round(bar.get_x() + bar.get_width() / 2, 6) for bar in drawn]
+    bars = dict(zip(middles, (bar.get_height() for bar in drawn), strict=True))
     assert bars == {-0.2: 50, 0.8: 45, 1.8: 33, 0.2: 40, 1.2: 40}
     (marks,) = axes.lines
     assert np.allclose(np.array(marks.get_xydata()), [[0.2, 60], [1.2, 60]])
@@ -93,6 +90,11 @@ def test_gaps_are_told_with_their_sign_and_number_of_targets() -> None:
 )
 def test_fewer_targets_cost_more(gap: dict[int, float], verdict: Verdict) -> None:
     assert findings(both(gap))[1].verdict is verdict
+
+
+def test_the_report_carries_the_findings() -> None:
+    rows = both({10: 5.0, 20: 1.0})
+    assert STUDY.report(rows).findings == findings(rows)
 
 
 def test_the_claim_joins_the_three_statements() -> None:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.proxy_drift import curve
-from fedmap.paper.finding import Finding, Verdict
+from fedmap.paper.figures.proxy_drift import curve, findings
+from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["proxy-drift"]
@@ -35,10 +35,6 @@ def training(
         rows.append(value("distance", "O-M", epoch, 1.5, None, seed))
         rows.append(value("distance", "M-M", epoch, distance[epoch], None, seed))
     return rows
-
-
-def findings(rows: list[Row]) -> list[Finding]:
-    return STUDY.report(rows).findings
 
 
 def test_a_curve_is_the_mean_over_classes_and_seeds() -> None:
@@ -90,9 +86,8 @@ def test_norms_of_missing_classes_are_smaller_after_every_epoch(
 ) -> None:
     finding = findings(training(missing))[0]
     assert finding.verdict is verdict
-    assert finding.numbers == (
-        f"After 2 epochs the mean norm is {missing[2]:.2f} for missing and 1.00 for observed classes"
-    )
+    norms = f"{missing[2]:.2f} for missing and 1.00 for observed classes"
+    assert finding.numbers == f"After 2 epochs the mean norm is {norms}"
 
 
 @pytest.mark.parametrize(
@@ -128,14 +123,16 @@ def test_a_gradient_that_grows_before_it_falls_was_not_largest_in_the_beginning(
         ([0.05, 0.2, 0.11], Verdict.FAILS),
     ],
 )
-def test_missing_proxies_collapse_after_one_epoch(
-    distance: list[float], verdict: Verdict
-) -> None:
+def test_missing_proxies_collapse_after_one_epoch(distance: list[float], verdict: Verdict) -> None:
     finding = findings(training(distance=distance))[2]
     assert finding.verdict is verdict
     left = 100 * distance[1] / distance[0]
     assert f"({left:.0f}% of it is left; O-O is 1.000 then)" in finding.numbers
     assert finding.numbers.endswith(f"to {distance[2]:.3f} after 2 epochs")
+
+
+def test_the_report_carries_the_findings() -> None:
+    assert STUDY.report(training()).findings == findings(training())
 
 
 def test_the_claim_joins_the_three_statements() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_the_printed_number_of_clients_that_lose() -> None:
 
 
 # of the authors' release, one column for each parameter
-RELEASED = {
+RELEASED: dict[str, dict[str, tuple[Any, ...]]] = {
     "fedprox": {"mu": (1e-4, 1e-3, 1e-2)},
     "fedmmd": {"weight": (1e-3, 1e-2, 1e-1)},
     "scaffold": {"server_lr": (0.5, 0.75, 0.9)},

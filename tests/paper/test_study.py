@@ -1,12 +1,14 @@
 """What every study does: a checked choice, and rows to CSV and back."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from fedmap.cli.main import app
 from fedmap.errors import FedmapError
+from fedmap.experiment.work import Work
 from fedmap.paper import STUDIES, Choice
 from fedmap.paper.claims import ORDER
 from fedmap.paper.finding import Finding, Verdict
@@ -60,9 +62,9 @@ def test_a_larger_scale_has_more_columns(name: str, counts: list[int]) -> None:
         ({"scale": "smoke", "methods": ["fedsgd"]}, "has no method 'fedsgd'"),
     ],
 )
-def test_a_wrong_choice_is_one_clear_sentence(given: dict[str, object], sentence: str) -> None:
+def test_a_wrong_choice_is_one_clear_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(FedmapError, match=sentence):
-        TABLES.choice(**given)  # type: ignore[arg-type]
+        TABLES.choice(**given)
 
 
 def test_a_study_without_columns_says_so() -> None:
@@ -75,7 +77,12 @@ def test_the_commands_defaults_reach_the_study(
     options: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[Choice] = []
-    monkeypatch.setattr(Tables12, "work", lambda study, choice: seen.append(choice) or [])
+
+    def work(study: Tables12, choice: Choice) -> list[Work]:
+        seen.append(choice)
+        return []
+
+    monkeypatch.setattr(Tables12, "work", work)
     command = ["study", "table-1-2", "--scale", "paper", "--plan", "--runs", str(tmp_path)]
     shown = CliRunner().invoke(app, [*command, *options])
     assert shown.exit_code == 0, shown.output

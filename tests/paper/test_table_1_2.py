@@ -1,11 +1,12 @@
 from collections.abc import Callable
 from statistics import stdev
+from typing import Any
 
 import pytest
 
 from fedmap.paper import STUDIES
 from fedmap.paper.finding import Verdict
-from fedmap.paper.study import GOALS, Row
+from fedmap.paper.study import GOALS, Claim, Row
 from fedmap.paper.tables.table_1_2 import METHODS_OF, best, cells, goal_table, notes
 
 RunRow = Callable[..., Row]
@@ -17,7 +18,8 @@ ABOVE, SINGLES, HPM, NOBODY = TABLES.claims()
 
 def params_of(scale: str, **more: object) -> list[tuple[str, object]]:
     choice = TABLES.choice(scale, columns=[MLP], methods=["fedavg", "map"], **more)
-    return [(run.group, run.settings.params.get("weight")) for run in TABLES.work(choice)]  # type: ignore[attr-defined]
+    runs: Any = TABLES.work(choice)
+    return [(run.group, run.settings.params.get("weight")) for run in runs]
 
 
 def test_at_the_papers_scale_a_method_has_its_three_groups() -> None:
@@ -36,7 +38,8 @@ def test_at_smaller_scales_a_method_has_its_defaults(scale: str) -> None:
 
 def test_work_is_every_column_seed_and_method() -> None:
     choice = TABLES.choice("smoke", columns=[MLP, LENET], methods=["map", "ditto"], seeds=(0, 5))
-    found = [(run.column, run.settings.seed, run.settings.method) for run in TABLES.work(choice)]  # type: ignore[attr-defined]
+    runs: Any = TABLES.work(choice)
+    found = [(run.column, run.settings.seed, run.settings.method) for run in runs]
     expected = [(c, seed, m) for c in (MLP, LENET) for seed in (0, 5) for m in ("map", "ditto")]
     assert found == expected
 
@@ -219,7 +222,14 @@ def test_the_best_single_method_for_personalization(
 
 
 def test_a_ranking_shows_five_and_holds_so_far_while_methods_are_missing(run_row: RunRow) -> None:
-    scores = {"fedrs": 9.0, "scaffold": 8.0, "fedavg": 7.0, "ditto": 6.0, "moon": 5.0, "fedopt": 4.0}
+    scores = {
+        "fedrs": 9.0,
+        "scaffold": 8.0,
+        "fedavg": 7.0,
+        "ditto": 6.0,
+        "moon": 5.0,
+        "fedopt": 4.0,
+    }
     rows = [run_row(m, (score, 0.0)) for m, score in scores.items()]
     finding = SINGLES.judge([*rows, run_row("map", (10.0, 0.0))])
     assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, True)
@@ -251,9 +261,9 @@ def test_a_method_above_map_in_one_accuracy_alone_is_not_above_it(run_row: RunRo
 
 
 @pytest.mark.parametrize("claim", TABLES.claims(), ids=lambda claim: claim.text)
-def test_a_claim_without_its_methods_is_not_tested(claim: object, run_row: RunRow) -> None:
+def test_a_claim_without_its_methods_is_not_tested(claim: Claim, run_row: RunRow) -> None:
     for method in ("map", "fedavg", "fedrs"):
-        finding = claim.judge([run_row(method, (50.0, 50.0))])  # type: ignore[attr-defined]
+        finding = claim.judge([run_row(method, (50.0, 50.0))])
         assert finding.verdict is Verdict.NOT_TESTED
 
 

@@ -14,7 +14,7 @@ from fedmap.cli.show import duration
 from fedmap.experiment.plan import Plan, carry_out, plan
 from fedmap.experiment.work import OnStep, Work
 from fedmap.paper import STUDIES
-from fedmap.paper.report import said, write_report
+from fedmap.paper.report import size_in_words, write_report
 
 
 def study(
@@ -30,7 +30,7 @@ def study(
     its = STUDIES[name]
     choice = its.choice(scale, **chosen)
     screen = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    screen.print(f"{name}: {its.line}. {said(its.cuts(choice.scale))}")
+    screen.print(f"{name}: {its.line}. {size_in_words(its.cuts(choice.scale))}")
     if not report_only:
         planned = plan(its.work(choice), runs)
         show_plan(planned, screen)

@@ -81,6 +81,26 @@ class Federation:
         """(clients, classes): does the client's training data have the class?"""
         return self.counts >= self.dataset.observed_from
 
+    def summary(self) -> dict[str, Any]:
+        """How many samples and classes the clients hold, and how many clients a class has."""
+        samples, classes = self.counts.sum(1), self.observed.sum(1)
+        holders = self.observed.sum(0)
+        return {
+            "clients": len(self),
+            "training_samples_per_client": {
+                "mean": float(samples.float().mean()),
+                "least": int(samples.min()),
+                "most": int(samples.max()),
+            },
+            "observed_classes_per_client": {
+                "mean": float(classes.float().mean()),
+                "least": int(classes.min()),
+                "most": int(classes.max()),
+            },
+            "clients_per_class": {"least": int(holders.min()), "most": int(holders.max())},
+            "global_test_samples": len(self.test_y),
+        }
+
     @staticmethod
     def from_arrays(
         clients: Mapping[str, Pair] | Sequence[Pair],

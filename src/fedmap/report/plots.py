@@ -88,10 +88,12 @@ def curves_figure(results: dict[str, list[Result]]) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("accuracy, %")
         bare(axes)
-    few = len(results) <= 6
-    figure.axes[0].legend(
-        frameon=False, loc="lower right", ncols=1 if few else 2, fontsize=9 if few else 6
-    )
+    # a method without a global model is on the right alone
+    fullest = max(figure.axes, key=lambda axes: len(axes.lines))
+    if fullest.lines:
+        few = len(results) <= 6
+        look = {"ncols": 1 if few else 2, "fontsize": 9 if few else 6}
+        fullest.legend(frameon=False, loc="lower right", **look)
     return figure
 
 

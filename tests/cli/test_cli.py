@@ -173,13 +173,13 @@ def test_control_c_keeps_whole_rounds_and_says_how_to_go_on(tmp_path: Path) -> N
 def test_lists_name_everything_with_a_line_of_what_it_is(what: str, fedmap: Fedmap) -> None:
     done = fedmap(what)
     assert done.returncode == 0, done.stderr
-    known: Iterable[str] = {
+    known: dict[str, Iterable[str]] = {
         "methods": METHODS,
         "nets": ["mlp", "lenet"],
         "datasets": DATASETS,
         "partitions": PARTITIONS,
-    }[what]
-    for name in known:
+    }
+    for name in known[what]:
         assert name in done.stdout
 
 

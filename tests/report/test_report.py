@@ -29,13 +29,13 @@ def hand_made(
     """The result of a run with these accuracies and seconds by round."""
     personal = personal or [0.75] * len(global_)
     seconds = seconds or [1.0] * len(global_)
-    rounds = [
+    records = [
         {"round": i + 1, "global_accuracy": g, "personal_accuracy": p, "seconds": s}
         for i, (g, p, s) in enumerate(zip(global_, personal, seconds, strict=True))
     ]
-    final = summary(rounds) | {"personal_accuracy_all_clients": all_clients}
+    final = summary(records) | {"personal_accuracy_all_clients": all_clients}
     settings = Settings.of({"method": "fedavg", "data": "synthetic", "seed": seed})
-    return Result(settings, rounds, final, folder, lambda: None, lambda client: lambda x: x)
+    return Result(settings, records, final, folder, lambda: None, lambda client: lambda x: x)
 
 
 def rounds(*pairs: tuple[float | None, float]) -> list[dict[str, float | None]]:
@@ -265,6 +265,6 @@ def test_many_clients_are_drawn_as_a_raster_with_holes_where_nothing_is_held() -
     federation = partition(synthetic(classes=4, train=800, test=80, shape=(6,)), 61, seed=0)
     axes = holdings_figure(federation).axes[0]
     (image,) = axes.images
-    drawn = np.ma.filled(image.get_array(), 0).T  # (clients, classes)
+    drawn: np.ndarray = np.ma.filled(np.ma.asarray(image.get_array()), 0).T
     assert (np.nan_to_num(drawn) == federation.counts.numpy()).all()
     assert "the largest dot" not in axes.get_title(loc="left")

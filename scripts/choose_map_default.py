@@ -11,12 +11,12 @@ not run again; the table goes to standard output.
 import argparse
 import dataclasses
 from pathlib import Path
-from statistics import mean, stdev
 
 import torch
 
 import fedmap
 from fedmap.data import Dataset
+from fedmap.report.table import COLUMNS, Table, percent
 from fedmap.simulate.result import STEADY
 
 CONTENDERS: dict[str, tuple[str, dict[str, object]]] = {"fedavg": ("fedavg", {})} | {
@@ -25,6 +25,11 @@ CONTENDERS: dict[str, tuple[str, dict[str, object]]] = {"fedavg": ("fedavg", {})
     for alpha in (0.9, 0.5, 0.1)
 }
 SEEDS = (10, 11, 12)
+METRICS = [
+    f"global_accuracy_last_{STEADY}",
+    f"personal_accuracy_last_{STEADY}",
+    "personal_accuracy_all_clients",
+]
 
 
 def held_out(dataset: Dataset) -> Dataset:
@@ -41,6 +46,34 @@ def held_out(dataset: Dataset) -> Dataset:
     )
 
 
+def cells(
+    name: str,
+    federations: dict[int, fedmap.Federation],
+    out: Path,
+    net: str,
+    rounds: int,
+    workers: int,
+) -> list[str]:
+    """A contender's numbers: mean and standard deviation over the seeds."""
+    method, params = CONTENDERS[name]
+    short = name.replace(", ", "-").replace(" ", "")
+    runs = [
+        fedmap.run(
+            method,
+            federation,
+            out=out / f"{net}-{rounds}-{seed}-{short}",
+            resume=True,
+            net=net,
+            rounds=rounds,
+            seed=seed,
+            params=params,
+            workers=workers,
+        )
+        for seed, federation in federations.items()
+    ]
+    return [percent([run.final[metric] for run in runs]) for metric in METRICS]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -53,35 +86,12 @@ def main() -> None:
     dataset = held_out(fedmap.load("fashion-mini"))
     federations = {seed: fedmap.partition(dataset, 20, seed=seed) for seed in SEEDS}
     for net in given.nets:
-        print(
-            f"\n| {net}, {given.rounds} rounds | global, last {STEADY} | personal, last {STEADY} | "
-            "personal, all clients |"
-        )
-        print("| --- | --- | --- | --- |")
-        for name, (method, params) in CONTENDERS.items():
-            runs = []
-            for seed, federation in federations.items():
-                out = (
-                    given.out
-                    / f"{net}-{given.rounds}-{seed}-{name.replace(', ', '-').replace(' ', '')}"
-                )
-                settings = {
-                    "net": net,
-                    "rounds": given.rounds,
-                    "seed": seed,
-                    "params": params,
-                    "workers": given.workers,
-                }
-                runs.append(fedmap.run(method, federation, out=out, resume=True, **settings))
-            cells = []
-            for metric in (
-                f"global_accuracy_last_{STEADY}",
-                f"personal_accuracy_last_{STEADY}",
-                "personal_accuracy_all_clients",
-            ):
-                values = [100 * run.final[metric] for run in runs]
-                cells.append(f"{mean(values):.1f} ± {stdev(values):.1f}")
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        head = [f"{net}, {given.rounds} rounds", *(COLUMNS[metric] for metric in METRICS)]
+        lines = [
+            [name, *cells(name, federations, given.out, net, given.rounds, given.workers)]
+            for name in CONTENDERS
+        ]
+        print(Table("", head, lines).markdown(), flush=True)
 
 
 if __name__ == "__main__":

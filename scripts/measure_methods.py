@@ -12,36 +12,19 @@ from pathlib import Path
 from statistics import median
 
 import fedmap
+from fedmap.experiment.progress import Progress
 from fedmap.methods import METHODS
 from fedmap.report import plots
-from fedmap.report.table import markdown, rows
-from fedmap.simulate import Run, Settings
+from fedmap.report.table import as_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- measured -->"
 
 
-def measure(
-    out: Path, rounds: int, seeds: list[int], workers: int
-) -> dict[str, list[fedmap.Result]]:
-    dataset = fedmap.load("fashion-mini")
-    results: dict[str, list[fedmap.Result]] = {
-        name: [] for name in ["fedavg", *sorted(set(METHODS) - {"fedavg"})]
-    }
-    for seed in seeds:
-        federation = fedmap.partition(dataset, 20, seed=seed)
-        for name, runs in results.items():
-            made = Settings.of(
-                {"method": name, "net": "lenet", "rounds": rounds, "seed": seed, "workers": workers}
-            ).resolved(federation)
-            runs.append(Run(made, federation, out / made.name).go(resume=True))
-            final = runs[-1].final
-            print(
-                f"seed {seed}  {name:<10} global {final['global_accuracy_last_10']}  personal "
-                f"{final['personal_accuracy_last_10']}",
-                flush=True,
-            )
-    return results
+def show(progress: Progress) -> None:
+    """One line for each finished run."""
+    if progress.step == progress.steps:
+        print(f"{progress.label:<14} {progress.now}", flush=True)
 
 
 def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> float:
@@ -52,26 +35,27 @@ def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> f
     return median(seconds[1:])
 
 
-def write_pages(
-    results: dict[str, list[fedmap.Result]], seconds: dict[str, float], command: str
-) -> None:
-    table = [row._replace(seconds=f"{seconds[row.method]:.2f}") for row in rows(results)]
-    intro = (DOCS / "methods/README.md").read_text().partition(MARK)[0]
+def write_pages(comparison: fedmap.Comparison, seconds: dict[str, float], command: str) -> None:
+    """The table of all methods, and each method's page with FedAvg beside it."""
+    rows = {
+        row.method: row._replace(seconds=f"{seconds[row.method]:.2f}") for row in comparison.rows()
+    }
     linked = [
-        row._replace(method=f"[{METHODS[row.method].__name__}]({row.method}.md)") for row in table
+        row._replace(method=f"[{METHODS[name].__name__}]({name}.md)") for name, row in rows.items()
     ]
-    (DOCS / "methods/README.md").write_text(f"{intro}{MARK}\n\n{markdown(linked)}\n{command}\n")
-    by_name = {row.method: row for row in table}
-    for name, runs in results.items():
-        both = {"fedavg": results["fedavg"], name: runs}
+    write_below_mark(DOCS / "methods/README.md", f"{as_table(linked).markdown()}\n{command}\n")
+    for name, runs in comparison.results.items():
+        both = {"fedavg": comparison.results["fedavg"], name: runs}
         picture = plots.curves(both, DOCS / f"images/methods/{name}.png", dpi=80)
-        page = DOCS / f"methods/{name}.md"
-        text = page.read_text().partition(MARK)[0]
-        lines = markdown([by_name[key] for key in both])
-        page.write_text(
-            f"{text}{MARK}\n\n![Accuracy by "
-            f"round](../images/methods/{picture.name})\n\n{lines}\n{command}\n"
-        )
+        image = f"![Accuracy by round](../images/methods/{picture.name})"
+        table = as_table([rows[key] for key in both]).markdown()
+        write_below_mark(DOCS / f"methods/{name}.md", f"{image}\n\n{table}\n{command}\n")
+
+
+def write_below_mark(page: Path, text: str) -> None:
+    """Put the text in the place of what follows the page's mark."""
+    before = page.read_text().partition(MARK)[0]
+    page.write_text(f"{before}{MARK}\n\n{text}")
 
 
 def main() -> None:
@@ -83,12 +67,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    results = measure(given.out, given.rounds, given.seeds, given.workers)
+    comparison = fedmap.compare(
+        ["fedavg", *sorted(set(METHODS) - {"fedavg"})],
+        seeds=given.seeds,
+        out=given.out,
+        on_progress=show,
+        clients=20,
+        net="lenet",
+        rounds=given.rounds,
+        workers=given.workers,
+    )
     federation = fedmap.partition(fedmap.load("fashion-mini"), 20, seed=given.seeds[0])
-    seconds = {name: seconds_a_round(name, federation, given.workers) for name in results}
+    seconds = {
+        name: seconds_a_round(name, federation, given.workers) for name in comparison.results
+    }
     seeds = " ".join(str(seed) for seed in given.seeds)
     write_pages(
-        results,
+        comparison,
         seconds,
         "The embedded part of Fashion-MNIST, 20 clients with incomplete classes, LeNet, "
         f"{given.rounds} rounds;\n"

@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 from pydantic.fields import FieldInfo
 
-from fedmap.paper.groups import GROUPS
 from fedmap.methods import METHODS, Method
+from fedmap.paper.groups import GROUPS
 
 ROOT = Path(__file__).parent.parent
 FRAME = {"__init__", "base", "resolve"}  # modules of fedmap.methods that are no method

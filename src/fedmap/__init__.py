@@ -7,28 +7,43 @@ if TYPE_CHECKING:
     from fedmap.check import check_method
     from fedmap.data import load
     from fedmap.errors import FedmapError
+    from fedmap.experiment.compare import Comparison, compare
+    from fedmap.experiment.sweep import sweep
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
-    from fedmap.simulate import Result
+    from fedmap.simulate.result import Result
     from fedmap.simulate.run import run
 
 __all__ = [
+    "Comparison",
     "Federation",
     "FedmapError",
     "Method",
     "Result",
     "check_method",
+    "compare",
     "load",
     "partition",
     "register",
     "run",
+    "sweep",
 ]
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
-    "FedmapError": "errors", "Federation": "federation", "Method": "methods", "Result": "simulate",
-    "check_method": "check", "load": "data", "partition": "federation", "register": "methods", "run": "simulate.run",
-}  # fmt: skip
+    "Comparison": "experiment.compare",
+    "Federation": "federation",
+    "FedmapError": "errors",
+    "Method": "methods",
+    "Result": "simulate.result",
+    "check_method": "check",
+    "compare": "experiment.compare",
+    "load": "data",
+    "partition": "federation",
+    "register": "methods",
+    "run": "simulate.run",
+    "sweep": "experiment.sweep",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from fedmap.data import load
 from fedmap.errors import FedmapError
-from fedmap.methods import tensor
 from fedmap.nets import build
 from fedmap.paper.central import Central
 from fedmap.paper.figures.partial_classes import target_accuracy
@@ -71,7 +70,7 @@ def test_training_is_plain_sgd_on_the_chosen_classes() -> None:
 
 def test_the_gradient_of_an_epoch_is_the_sum_over_its_batches() -> None:
     work = watched(momentum=0.0, weight_decay=0.0, epochs=1)
-    before = tensor(work.begin(), "model").clone()
+    before = work.begin()["model"].clone()
     step = work.step(1, work.begin())
     part = work.fresh().classifier_part
     # Without momentum and decay the weights move by lr times that sum.

@@ -1,7 +1,8 @@
-"""What there is to choose from, printed: methods, nets, datasets, partitions."""
+"""What there is to choose from, printed: methods, nets, datasets, partitions, studies."""
 
 import inspect
 import sys
+from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -13,6 +14,7 @@ from fedmap.data.registry import FORMATS
 from fedmap.methods import METHODS, find_method
 from fedmap.nets import NETS, line, size
 from fedmap.paper import STUDIES
+from fedmap.paper.groups import GROUPS
 from fedmap.params import allowed
 from fedmap.partitions import PARTITIONS
 
@@ -23,6 +25,7 @@ def console() -> Console:
 
 
 def table(*columns: str) -> Table:
+    """A table without lines, under these heads."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         grid.add_column(column, overflow="fold")
@@ -30,6 +33,7 @@ def table(*columns: str) -> Table:
 
 
 def params_table(params: type[BaseModel]) -> Table:
+    """Parameters with their defaults and ranges."""
     grid = table("parameter", "default", "allowed", "what it is")
     for name, field in params.model_fields.items():
         grid.add_row(name, str(field.default), allowed(field), field.description or "")
@@ -37,39 +41,36 @@ def params_table(params: type[BaseModel]) -> Table:
 
 
 def methods(name: str | None) -> None:
+    """All methods, or one with its parameters."""
     screen = console()
     if name is None:
         grid = table("method", "what it is", "parameters")
         for key, method in sorted(METHODS.items()):
-            grid.add_row(
-                key,
-                method.line(),
-                ", ".join(f"{n}={f.default}" for n, f in method.Params.model_fields.items()),
-            )
+            defaults = {name: field.default for name, field in method.Params.model_fields.items()}
+            grid.add_row(key, method.line(), pairs(defaults))
         screen.print(grid)
         screen.print("\nfedmap methods NAME shows one with its parameters.")
         return
     method = find_method(name)
-    screen.print(
-        f"[bold]{method.__name__}[/bold]\n{escape(inspect.getdoc(method) or '')}", highlight=False
-    )
+    text = escape(inspect.getdoc(method) or "")
+    screen.print(f"[bold]{method.__name__}[/bold]\n{text}", highlight=False)
     if method.Params.model_fields:
         screen.print()
         screen.print(params_table(method.Params))
     for preset, chosen in method.presets.items():
-        screen.print(
-            f"\n-p preset={preset}: " + ", ".join(f"{n}={v}" for n, v in chosen.items()),
-            highlight=False,
-        )
-    if method.groups:
-        screen.print(
-            "\nthe paper tries: "
-            + "; ".join(", ".join(f"{n}={v}" for n, v in group.items()) for group in method.groups),
-            highlight=False,
-        )
+        screen.print(f"\n-p preset={preset}: {pairs(chosen)}", highlight=False)
+    if name in GROUPS:
+        tried = "; ".join(pairs(group) for group in GROUPS[name])
+        screen.print(f"\nthe paper tries: {tried}", highlight=False)
+
+
+def pairs(values: dict[str, Any]) -> str:
+    """Names with their values."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def nets() -> None:
+    """All networks."""
     grid = table("net", "parameters", "what it is")
     for name in sorted(NETS):
         count = size(name, (1, 32, 32), 10)
@@ -79,23 +80,19 @@ def nets() -> None:
 
 
 def datasets() -> None:
-    grid = table(
-        "dataset", "what it is", "net", "clients", "rounds", "fraction", "epochs", "batch", "lr"
-    )
+    """All datasets, with the settings of the paper for each."""
+    numbers = ["clients", "rounds", "fraction", "epochs", "batch", "lr"]
+    grid = table("dataset", "what it is", "net", *numbers)
     for name, source in DATASETS.items():
-        d = source.defaults
-        grid.add_row(
-            name,
-            escape(source.line),
-            d.net,
-            *(f"{v:g}" for v in (d.clients, d.rounds, d.fraction, d.epochs, d.batch, d.lr)),
-        )
+        cells = [f"{getattr(source.defaults, number):g}" for number in numbers]
+        grid.add_row(name, escape(source.line), source.defaults.net, *cells)
     for name, reader in FORMATS.items():
         grid.add_row(f"{name}:PATH", escape(reader.line))
     console().print(grid)
 
 
 def partitions() -> None:
+    """All partitions, with their parameters."""
     screen = console()
     for name, partition in sorted(PARTITIONS.items()):
         screen.print(f"[bold]{name}[/bold]  {partition.line}", highlight=False)
@@ -105,9 +102,9 @@ def partitions() -> None:
 
 
 def studies() -> None:
+    """All studies, with what can be chosen of each."""
     grid = table("study", "what it shows", "paper", "columns", "methods")
     for name, study in STUDIES.items():
-        grid.add_row(
-            name, study.line, study.paper, "; ".join(study.columns), ", ".join(study.methods)
-        )
+        columns, methods = "; ".join(study.columns), ", ".join(study.methods)
+        grid.add_row(name, study.line, study.paper, columns, methods)
     console().print(grid)

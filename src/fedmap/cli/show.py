@@ -3,24 +3,21 @@ standard output."""
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 
-from fedmap.report.table import COLUMNS, as_json, markdown, rows
-from fedmap.simulate import Result
+from fedmap.experiment.plan import Plan
+from fedmap.experiment.progress import Progress
+from fedmap.report.table import HEAD, Row, as_table
 
-Record = dict[str, Any]
-OnRound = Callable[[Record], None]
-
-
-def percent(value: float | None) -> str:
-    return "   - " if value is None else f"{100 * value:4.1f}%"
+MOST_BARS = 8  # as many lines as any terminal shows
+MOST_LINES = 20  # of one piece of work, where there is no terminal
 
 
 def duration(seconds: float) -> str:
@@ -31,85 +28,106 @@ def duration(seconds: float) -> str:
 
 
 class Display:
-    """Progress of one or more runs: a live display on a terminal, plain lines elsewhere, nothing
-    when quiet."""
+    """Shows the progress of an experiment each time it is called with it: live bars on a terminal,
+    plain lines elsewhere, nothing when quiet."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, console: Console | None = None) -> None:
         self.quiet = quiet
-        self.console = Console(stderr=True)
-        self.live: Progress | None = None
+        self.console = console or Console(stderr=True)
+        self.bars: Bars | None = None
+        self.tasks: dict[str, TaskID] = {}
 
     @contextmanager
     def shown(self) -> Iterator["Display"]:
+        """Bars are on the screen inside."""
         if self.quiet or not self.console.is_terminal:
             yield self
             return
         columns = (
-            TextColumn("{task.description:<12}"),
-            BarColumn(bar_width=24),
-            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("global {task.fields[global_]}  personal {task.fields[personal]}"),
-            TextColumn("left"),
-            TimeRemainingColumn(compact=True),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[now]}"),
+            TimeElapsedColumn(),
         )
-        with Progress(*columns, console=self.console, speed_estimate_period=120) as self.live:
+        with Bars(*columns, console=self.console) as self.bars:
             yield self
-        self.live = None
+        self.bars = None
 
-    def a_run(self, name: str, rounds: int) -> OnRound:
-        """The function to call after each round of one run."""
+    def __call__(self, progress: Progress) -> None:
+        """Show where the experiment stands now."""
         if self.quiet:
-            return lambda record: None
-        if self.live is None:
-            return self._plain(name, rounds)
-        live, task = (
-            self.live,
-            self.live.add_task(name, total=rounds, global_="    -", personal="    -"),
-        )
-        for finished in live.task_ids[:-8]:  # as many lines as any terminal shows
-            live.update(finished, visible=False)
+            return
+        if self.bars:
+            self._move_bars(self.bars, progress)
+        elif progress.step == progress.steps or progress.step % spacing(progress.steps) == 0:
+            print(f"{progress.label}  {words(progress)}", file=sys.stderr, flush=True)
 
-        def update(record: Record) -> None:
-            live.update(
-                task,
-                completed=record["round"],
-                global_=percent(record["global_accuracy"]),
-                personal=percent(record["personal_accuracy"]),
-            )
-
-        return update
-
-    def _plain(self, name: str, rounds: int) -> OnRound:
-        began, first = time.perf_counter(), 0
-
-        def line(record: Record) -> None:
-            nonlocal first
-            number = record["round"]
-            first = first or number  # a resumed run begins later
-            left = (time.perf_counter() - began) / (number - first + 1) * (rounds - number)
-            both = f"global {percent(record['global_accuracy'])}  personal {percent(record['personal_accuracy'])}"
-            print(
-                f"{name}  round {number}/{rounds}  {both}  {left:.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
-
-        return line
+    def _move_bars(self, bars: Bars, progress: Progress) -> None:
+        alone = progress.pieces == 1
+        if not self.tasks and not alone:
+            self.tasks[""] = bars.add_task("all together", total=1, now="")
+        if progress.label not in self.tasks:
+            task = bars.add_task(progress.label, total=progress.steps, now="")
+            self.tasks[progress.label] = task
+            for old in list(self.tasks.values())[1:-MOST_BARS]:
+                bars.update(old, visible=False)
+        now = words(progress) if alone else counted(progress)
+        bars.update(self.tasks[progress.label], completed=progress.step, now=now)
+        if not alone:
+            left = f"{duration(progress.seconds_left)} left"
+            bars.update(self.tasks[""], completed=progress.share, now=left)
 
 
-def results(table: dict[str, list[Result]], as_json_: bool) -> None:
-    """The comparison on standard output: a table for people, Markdown where it is piped, JSON where
-    it is asked for."""
+def counted(progress: Progress) -> str:
+    """How far one piece of work is."""
+    return f"{progress.step}/{progress.steps}  {progress.now}"
+
+
+def words(progress: Progress) -> str:
+    """How far one piece of work is, and how long the whole will take."""
+    return f"{counted(progress)}  {duration(progress.seconds_left)} left"
+
+
+def spacing(steps: int) -> int:
+    """Every how many steps there is a line."""
+    return max(steps // MOST_LINES, 1)
+
+
+def the_plan(planned: Plan, console: Console) -> None:
+    """What is to be done, and how long it will take."""
+    console.print(
+        f"{len(planned.left)} to do, {len(planned.done)} done already; about "
+        f"{duration(planned.seconds)} on this machine as it is now"
+    )
+    for work, seconds in planned.left:
+        console.print(f"  {work.label}: {work.steps} steps, {duration(seconds)}")
+
+
+def results(rows: list[Row], entries: list[dict[str, Any]], as_json: bool) -> None:
+    """A comparison on standard output: a table for people, Markdown where it is piped, and its
+    entries as JSON where they are asked for."""
     console = Console()
-    if as_json_:
-        print(json.dumps(as_json(table), indent=1))
+    table = as_table(rows)
+    if as_json:
+        print(json.dumps(entries, indent=1))
     elif not console.is_terminal:
-        print(markdown(rows(table)), end="")
+        print(table.markdown(), end="")
     else:
         grid = Table(title="Accuracy in %", title_justify="left")
-        grid.add_column("method")
-        for column in [*COLUMNS.values(), "s/round"]:
-            grid.add_column(column, justify="right")
-        for row in rows(table):
-            grid.add_row(row.method, *row.cells, row.seconds)
+        for name in HEAD:
+            grid.add_column(name, justify="left" if name == HEAD[0] else "right")
+        for line in table.lines:
+            grid.add_row(*line)
         console.print(grid)
+
+
+def statistics(title: str, numbers: dict[str, Any], as_json: bool) -> None:
+    """Numbers by name on standard output; a number may be several with names of their own."""
+    if as_json:
+        print(json.dumps(numbers, indent=1))
+        return
+    print(title)
+    for name, number in numbers.items():
+        several = number if isinstance(number, dict) else {"": number}
+        listed = ", ".join(f"{key} {value:g}".strip() for key, value in several.items())
+        print(f"  {name.replace('_', ' ')}: {listed}")

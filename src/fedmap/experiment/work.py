@@ -1,19 +1,19 @@
-"""What an experiment is made of: pieces of work, each kept in a folder of its own, so that it is
-never done twice."""
+"""What an experiment is made of: pieces of work, each kept in its own folder."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-OnStep = Callable[[int, str], None]  # steps done so far, and what to show beside them
+# called with the number of steps done so far and with what to show beside it
+OnStep = Callable[[int, str], None]
 
 
 class Work(Protocol):
-    """One piece of work, kept in a folder of its own below a root, so that it is never done twice."""
+    """One piece of work, kept in its own folder below a root, so that it is never done twice."""
 
     @property
     def name(self) -> str:
-        """Of its folder: different for different work."""
+        """The name of its folder: different for different work."""
         ...
 
     @property
@@ -23,13 +23,15 @@ class Work(Protocol):
 
     @property
     def steps(self) -> int:
-        """Rounds, or epochs."""
+        """How many steps it has: rounds, or epochs."""
         ...
 
-    def done(self, root: Path) -> bool: ...
+    def done(self, root: Path) -> bool:
+        """Is it finished below this root?"""
+        ...
 
     def seconds_a_step(self) -> float:
-        """Measured now, on this machine."""
+        """How long a step takes, measured now on this machine."""
         ...
 
     def go(self, root: Path, on_step: OnStep) -> None:

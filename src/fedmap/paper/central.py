@@ -10,22 +10,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedmap import kernels
+from fedmap import kernels, values
 from fedmap.data import Dataset, load
 from fedmap.data.augment import augment
 from fedmap.errors import FedmapError
 from fedmap.experiment.work import OnStep
 from fedmap.losses import cross_entropy
-from fedmap.methods import Values, tensor
 from fedmap.nets import build
 from fedmap.paper.study import Row, from_csv, to_csv
 from fedmap.random import generator
-from fedmap.simulate.folder import RunFolder, load_values, save_values
+from fedmap.simulate.folder import RunFolder
+from fedmap.values import Values
 from fedmap.vector import SGD, Model
 
 CHECKPOINT = "checkpoint/step.safetensors"
@@ -58,10 +58,11 @@ class Stepwise:
 
     @property
     def name(self) -> str:
-        made = asdict(self) | {"kernels": kernels.use("auto")}
-        del made["data_dir"]
+        settings = asdict(self) | {"kernels": kernels.resolve("auto")}
+        del settings["data_dir"]
         kind = type(self).__name__.lower()
-        digest = hashlib.sha256(json.dumps([kind, made], sort_keys=True).encode()).hexdigest()[:8]
+        content = json.dumps([kind, settings], sort_keys=True).encode()
+        digest = hashlib.sha256(content).hexdigest()[:8]
         return f"{kind}-{self.data}-{self.net}-seed{self.seed}-{digest}"
 
     @property
@@ -72,7 +73,7 @@ class Stepwise:
         """What the first step needs."""
         raise NotImplementedError
 
-    def step(self, number: int, values: Values) -> Step:
+    def step(self, number: int, left: Values) -> Step:
         """One step, from 1 on."""
         raise NotImplementedError
 
@@ -82,18 +83,16 @@ class Stepwise:
     def go(self, root: Path, on_step: OnStep) -> None:
         """All steps that are left, with a checkpoint after each."""
         folder = RunFolder(root / self.name)
-        with folder.locked(), with_threads(self.threads):
+        with folder.locked(), with_threads(self.threads), kernels.in_force("auto"):
             if folder.done:
                 return
-            number, values, rows = self._kept(folder.path / CHECKPOINT)
+            number, left, rows = self._kept(folder.path / CHECKPOINT)
             while number < self.steps:
                 number += 1
-                values, new, message = self.step(number, values)
+                left, new, message = self.step(number, left)
                 rows += new
-                # The file's header takes anything that JSON has, rows too.
-                folder.write(
-                    CHECKPOINT, save_values(values | cast(Values, {"number": number, "rows": rows}))
-                )
+                notes = {"number": str(number), "rows": json.dumps(rows)}
+                folder.write(CHECKPOINT, values.save(left, notes))
                 on_step(number, message)
             folder.write("measured.csv", to_csv(rows))
             folder.write("done", "")
@@ -102,8 +101,8 @@ class Stepwise:
         """The number of steps done, what the last one left, and what was measured."""
         if not path.exists():
             return 0, self.begin(), []
-        values: dict[str, Any] = dict(load_values(path))
-        return values.pop("number"), values, values.pop("rows")
+        notes = values.load_notes(path)
+        return int(notes["number"]), values.load(path), json.loads(notes["rows"])
 
     def measured(self, root: Path) -> list[Row]:
         return from_csv(root / self.name / "measured.csv")
@@ -118,7 +117,7 @@ class Stepwise:
 
     def seconds_a_batch(self) -> float:
         """Of training, measured once for each dataset, net and batch size."""
-        with with_threads(self.threads):
+        with with_threads(self.threads), kernels.in_force("auto"):
             return _seconds_a_batch(self.data, self.data_dir, self.net, self.batch)
 
 
@@ -165,10 +164,10 @@ class Central(Stepwise):
     def begin(self) -> Values:
         return {"model": self.fresh().vector}
 
-    def step(self, number: int, values: Values) -> Step:
-        model = self.fresh().load(tensor(values, "model"))
+    def step(self, number: int, left: Values) -> Step:
+        model = self.fresh().load(left["model"])
         optimizer = ResumableSGD([model.weights], self.lr, self.momentum, self.weight_decay)
-        optimizer.momentum = tensor(values, "momentum") if "momentum" in values else None
+        optimizer.momentum = left.get("momentum")
         gradient = torch.zeros_like(model.grads[model.classifier_part])
         rows = self.measure(0, model, gradient) if number == 1 else []
         losses = []
@@ -184,10 +183,10 @@ class Central(Stepwise):
                 "a smaller lr usually helps"
             )
         rows += self.measure(number, model, gradient)
-        left: Values = {"model": model.vector}
+        kept = {"model": model.vector}
         if optimizer.momentum is not None:
-            left["momentum"] = optimizer.momentum
-        return Step(left, rows, f"loss {loss:.3f}")
+            kept["momentum"] = optimizer.momentum
+        return Step(kept, rows, f"loss {loss:.3f}")
 
     def seconds_a_step(self) -> float:
         return -(-len(self.train_data[1]) // self.batch) * self.seconds_a_batch()

@@ -1,22 +1,13 @@
-"""Federated runs as the work of a study. A run that several studies need is done once."""
+"""Federated runs as the work of the paper's studies: the columns of its tables, what each scale
+cuts, and the rows of numbers."""
 
-import json
-import time
-from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedmap.client import MIN_STEPS
-from fedmap.data import load
-from fedmap.errors import DivergenceError
-from fedmap.experiment.work import OnStep
-from fedmap.federation import Federation, partition
+from fedmap.experiment.runs import RunWork
 from fedmap.paper.study import Choice, Row, Scale
-from fedmap.simulate import Result, Run, Settings
-from fedmap.simulate.folder import write_atomically
-from fedmap.simulate.run import one_thread
-from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Workshop
+from fedmap.simulate.result import STEADY
+from fedmap.simulate.settings import Settings
 
 
 class Column(NamedTuple):
@@ -31,11 +22,15 @@ class Column(NamedTuple):
 
 
 COLUMNS = [
-    Column("fashion-mnist", "mlp"), Column("fashion-mnist", "lenet"),
-    Column("cifar-10", "tfcnn"), Column("cifar-10", "vgg8"),
-    Column("cifar-100", "vgg8-bn"), Column("cifar-100", "vgg11"),
-    Column("cinic-10", "resnet20"), Column("cinic-10", "resnet56"),
-]  # fmt: skip
+    Column("fashion-mnist", "mlp"),
+    Column("fashion-mnist", "lenet"),
+    Column("cifar-10", "tfcnn"),
+    Column("cifar-10", "vgg8"),
+    Column("cifar-100", "vgg8-bn"),
+    Column("cifar-100", "vgg11"),
+    Column("cinic-10", "resnet20"),
+    Column("cinic-10", "resnet56"),
+]
 BY_NAME = {column.name: column for column in COLUMNS}
 
 SMALL = {"samples": 6000, "clients": 20, "rounds": 60, "epochs": 5}
@@ -47,6 +42,15 @@ SMOKE = {
     "rounds": 2,
     "epochs": 1,
     "batch": 16,
+}
+
+# the numbers of a finished run that every table of runs has, and where `final` keeps them
+NUMBERS = {
+    "global": "global_accuracy",
+    f"global_last_{STEADY}": f"global_accuracy_last_{STEADY}",
+    "personal": "personal_accuracy",
+    f"personal_last_{STEADY}": f"personal_accuracy_last_{STEADY}",
+    "personal_all_clients": "personal_accuracy_all_clients",
 }
 
 
@@ -69,142 +73,15 @@ def words(cuts: dict[str, Any]) -> list[str]:
     return [f"{name} {value}" for name, value in cuts.items()]
 
 
-@lru_cache(maxsize=1)
-def _federation(made: str) -> Federation:
-    return Settings.model_validate_json(made).federation()
-
-
-def federation_of(made: Settings) -> Federation:
-    """The federation of some settings; runs of one federation, one after the other, share it."""
-    names = {
-        "data",
-        "data_dir",
-        "samples",
-        "partition",
-        "partition_params",
-        "clients",
-        "partition_seed",
-        "method",
-    }
-    return _federation(made.model_copy(update={"method": "fedavg"}).model_dump_json(include=names))
-
-
-_measured: dict[tuple[str, str, int], float] = {}
-
-
-def seconds_a_training_step(data: str, net: str, batch: int, federation: Federation) -> float:
-    """Of FedAvg with this network, once for each dataset, network and batch size."""
-    key = (data, net, batch)
-    if key not in _measured:
-        made = Settings.of(
-            {"data": data, "net": net, "batch": batch, "method": "fedavg", "epochs": 1e-9}
-        )
-        _measured[key] = seconds_of_a_client(made, federation) / MIN_STEPS
-    return _measured[key]
-
-
-@lru_cache
-def _seconds_on_a_small_net(method: str, params: str) -> float:
-    federation = partition(load("synthetic"), 2, kind="iid")
-    epochs = 20 * 64 / float(federation.counts[0].sum())  # twenty steps: enough for a second stage
-    made = Settings.of(
-        {
-            "data": "synthetic",
-            "net": "lenet",
-            "epochs": epochs,
-            "method": method,
-            "params": json.loads(params),
-        }
-    )
-    return seconds_of_a_client(made, federation)
-
-
-def cost(method: str, **params: Any) -> float:
-    """How many times FedAvg's time a method's local round takes, measured on a small net."""
-    own, plain = (
-        _seconds_on_a_small_net(name, json.dumps(its, sort_keys=True))
-        for name, its in ((method, params), ("fedavg", {}))
-    )
-    return max(own / plain, 1.0)
-
-
-def seconds_of_a_client(made: Settings, federation: Federation) -> float:
-    """The faster of two local rounds of a client in this process."""
-    run = Run(made, federation)
-    down = run.method.download(run.method.start(run.initial))
-    store = StateStore(run.method.client_state(run.initial), len(federation), None)
-    workshop = Workshop(federation, run.method, run.settings, 0, run.bench, store)
-    seconds = []
-    with one_thread():
-        for _ in range(2):
-            began = time.perf_counter()
-            workshop.do("train", 1, 0, down)
-            seconds.append(time.perf_counter() - began)
-    return min(seconds)
-
-
-class FederatedRun:
-    """One run, in the folder that `fedmap run` would give it."""
+class FederatedRun(RunWork):
+    """One run of a study, in one column and with one group of the method's parameters."""
 
     def __init__(self, choice: Choice, column: str, group: str = "default", **given: Any) -> None:
         self.column = column
         self.group = group
-        self.settings = Settings.of(
-            {"workers": choice.workers, "data_dir": choice.data_dir} | given
-        )
-
-    @cached_property
-    def resolved(self) -> Settings:
-        return self.settings.resolved(federation_of(self.settings))
-
-    @property
-    def name(self) -> str:
-        return self.resolved.name
-
-    @property
-    def label(self) -> str:
-        more = "" if self.group == "default" else f" ({self.group})"
-        return f"{self.settings.label}{more} {self.column} #{self.settings.seed}"
-
-    @property
-    def steps(self) -> int:
-        return self.settings.rounds
-
-    def done(self, root: Path) -> bool:
-        return (root / self.name / "done").exists() or self.diverged(root)
-
-    def diverged(self, root: Path) -> bool:
-        """Did its training leave the finite numbers? A study goes on without it, and says so."""
-        return (root / self.name / "diverged").exists()
-
-    def seconds_a_step(self) -> float:
-        """A round's training steps and the scoring of the global model, at the speed of a few steps
-        now, shared by the workers."""
-        federation, made = federation_of(self.settings), self.resolved
-        clients = max(made.fraction * len(federation), 1)
-        steps = max(
-            federation.counts.sum(1).float().mean().item() / made.batch * made.epochs, MIN_STEPS
-        )
-        scoring = len(federation.test_y) / made.batch / 3  # a forward pass is a third of a step
-        step = seconds_a_training_step(made.data, made.net or "", made.batch, federation)
-        return step * (clients * steps * cost(made.method, **made.params) + scoring) / made.workers
-
-    def go(self, root: Path, on_step: OnStep) -> None:
-        def on_round(record: Row) -> None:
-            both = (record["global_accuracy"], record["personal_accuracy"])
-            on_step(
-                record["round"],
-                "  ".join("  -  " if value is None else f"{100 * value:.1f}%" for value in both),
-            )
-
-        try:
-            Run(self.resolved, federation_of(self.settings), root / self.name).go(True, on_round)
-        except DivergenceError as sentence:
-            write_atomically(root / self.name / "diverged", f"{sentence}\n".encode())
-            on_step(self.steps, "diverged")
-
-    def result(self, root: Path) -> Result:
-        return Result.read(root / self.name)
+        settings = Settings.of({"workers": choice.workers, "data_dir": choice.data_dir} | given)
+        more = "" if group == "default" else f" ({group})"
+        super().__init__(settings, f"{settings.label}{more} {column} #{settings.seed}")
 
 
 def map_beside_fedavg(choice: Choice, variants: dict[str, dict[str, Any]]) -> list[FederatedRun]:
@@ -215,40 +92,31 @@ def map_beside_fedavg(choice: Choice, variants: dict[str, dict[str, Any]]) -> li
         for seed in choice.seeds:
             found.append(FederatedRun(choice, name, **given, method="fedavg", seed=seed))
             found += [
-                FederatedRun(choice, name, group, **given, method="map", params=its, seed=seed)
-                for group, its in variants.items()
+                FederatedRun(choice, name, group, **given, method="map", params=params, seed=seed)
+                for group, params in variants.items()
             ]
     return found
 
 
 def row(run: FederatedRun, root: Path) -> Row:
-    """The numbers of a finished run that every table of runs has."""
-    made = run.settings
-    names = {
-        "global": "global_accuracy",
-        "global_last_10": "global_accuracy_last_10",
-        "personal": "personal_accuracy",
-        "personal_last_10": "personal_accuracy_last_10",
-        "personal_all_clients": "personal_accuracy_all_clients",
-    }
+    """What a run was, and its numbers; none where it diverged."""
+    settings = run.settings
     where = {
         "column": run.column,
-        "method": made.label,
+        "method": settings.label,
         "group": run.group,
-        "seed": made.seed,
-        "rounds": made.rounds,
+        "seed": settings.seed,
+        "rounds": settings.rounds,
     }
     if run.diverged(root):
-        return where | {"outcome": "diverged"} | dict.fromkeys(names)
-    result = run.result(root)
-    return (
-        where
-        | {"outcome": "done"}
-        | {name: percent(result.final[of]) for name, of in names.items()}
-    )
+        return where | {"outcome": "diverged"} | dict.fromkeys(NUMBERS)
+    final = run.result(root).final
+    numbers = {name: percent(final[key]) for name, key in NUMBERS.items()}
+    return where | {"outcome": "done"} | numbers
 
 
 def percent(share: float | None) -> float | None:
+    """A share in per cent, with two digits."""
     return None if share is None else round(100 * share, 2)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.simulate import Result
+from fedmap.simulate.result import Result
 
 COLORS = [
     "#4C566A",
@@ -25,13 +25,21 @@ COLORS = [
     "#999999",
 ]
 DASHES = ["-", "--", ":", "-."]
+SMOOTH = 5  # rounds in the mean that a thick line shows
+MOST_DOTS = 60  # clients: more of them are drawn as a raster
+MOST_NAMES = 30  # classes: more of them are not named
+TITLES = {
+    "global_accuracy": "Global model, on every class",
+    "personal_accuracy": "Personal models, each on its client's own classes",
+}
 
 
 def save(figure: Figure, path: Path, dpi: int = 160) -> Path:
+    """Write the picture in the format of the path's ending; the path."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=dpi, bbox_inches="tight")
-    except ValueError as wrong:  # matplotlib's word for an ending it does not know
+    except ValueError as wrong:  # matplotlib's word for an ending that it does not know
         raise FedmapError(f"cannot write the picture {path}: {wrong}") from None
     except OSError as wrong:
         raise FedmapError(f"cannot write the picture {path}: {wrong.strerror}") from None
@@ -55,69 +63,68 @@ def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
 
 
 def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path:
-    """Both accuracies by round, one line a method: mean over seeds, thin for single rounds, thick
-    for the mean of the last five."""
+    """Save the picture that `curves_figure` draws."""
+    return save(curves_figure(results), path, dpi)
+
+
+def curves_figure(results: dict[str, list[Result]]) -> Figure:
+    """Both accuracies by round, one line for each method: mean over seeds, thin for single rounds,
+    thick for the mean of the last five."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
-    titles = {
-        "global_accuracy": "Global model, on every class",
-        "personal_accuracy": "Personal models, each on its client's own classes",
-    }
-    for axes, (name, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+    for axes, name in zip(figure.subplots(1, 2), TITLES, strict=True):
         for i, (method, runs) in enumerate(results.items()):
-            by_seed = [[record[name] for record in run.rounds] for run in runs]
-            if None in by_seed[0]:
-                continue  # the method has no global model
-            mean = 100 * np.mean(by_seed, axis=0)
+            mean = mean_by_round(runs, name)
+            if mean is None:
+                continue
             rounds = np.arange(1, len(mean) + 1)
             look = {
                 "color": COLORS[i % len(COLORS)],
                 "linestyle": DASHES[i // len(COLORS) % len(DASHES)],
             }
             axes.plot(rounds, mean, linewidth=0.7, alpha=0.35, **look)
-            axes.plot(rounds, smooth(mean, 5), linewidth=2, label=method, **look)
-        axes.set_title(title, loc="left", fontsize=11)
+            axes.plot(rounds, smooth(mean, SMOOTH), linewidth=2, label=method, **look)
+        axes.set_title(TITLES[name], loc="left", fontsize=11)
         axes.set_xlabel("round (thin: as it is; thick: mean of five)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("accuracy, %")
         bare(axes)
-    figure.axes[0].legend(
-        frameon=False,
-        loc="lower right",
-        ncols=1 if len(results) <= 6 else 2,
-        fontsize=9 if len(results) <= 6 else 6,
-    )
-    return save(figure, path, dpi)
+    # a method without a global model is on the right alone
+    fullest = max(figure.axes, key=lambda axes: len(axes.lines))
+    if fullest.lines:
+        few = len(results) <= 6
+        look = {"ncols": 1 if few else 2, "fontsize": 9 if few else 6}
+        fullest.legend(frameon=False, loc="lower right", **look)
+    return figure
+
+
+def mean_by_round(runs: list[Result], name: str) -> NDArray[np.float64] | None:
+    """The mean over the runs in per cent, by round; None where there is no run, or the method has
+    no global model."""
+    by_seed = [[record[name] for record in run.rounds] for run in runs]
+    if not by_seed or None in by_seed[0]:
+        return None
+    mean: NDArray[np.float64] = 100 * np.mean(by_seed, axis=0)
+    return mean
 
 
 def holdings(federation: Federation, path: Path) -> Path:
+    """Save the picture that `holdings_figure` draws."""
+    return save(holdings_figure(federation), path)
+
+
+def holdings_figure(federation: Federation) -> Figure:
     """Which client holds how many training samples of which class: dots for few clients, a raster
     for many."""
     counts = federation.counts.numpy()
     clients, classes = counts.shape
-    many = clients > 60 or classes > 30
-    figure = Figure(figsize=(10, 4.2 if classes <= 30 else 7), layout="constrained")
+    many = clients > MOST_DOTS or classes > MOST_NAMES
+    figure = Figure(figsize=(10, 4.2 if classes <= MOST_NAMES else 7), layout="constrained")
     axes = figure.subplots()
     if many:
-        image = axes.imshow(
-            np.where(counts > 0, counts, np.nan).T,
-            aspect="auto",
-            interpolation="nearest",
-            cmap="viridis",
-            origin="lower",
-        )
-        figure.colorbar(image, label="training samples", pad=0.01)
+        raster(figure, axes, counts)
     else:
-        who, what = np.nonzero(counts)
-        axes.scatter(
-            who, what, s=260 * counts[who, what] / counts.max(), color="#2A7F9E", linewidth=0
-        )
-        axes.set_xticks(
-            range(clients), [str(k) for k in range(clients)], fontsize=7 if clients > 30 else 9
-        )
-        axes.set_xlim(-0.7, clients - 0.3)
-        axes.set_ylim(-0.7, classes - 0.3)
-        bare(axes)
-    if classes <= 30:
+        dots(axes, counts)
+    if classes <= MOST_NAMES:
         axes.set_yticks(range(classes), federation.dataset.classes)
     axes.set_xlabel("client")
     missing = (~federation.observed).float().sum(1).mean()
@@ -127,4 +134,29 @@ def holdings(federation: Federation, path: Path) -> Path:
         loc="left",
         fontsize=11,
     )
-    return save(figure, path)
+    return figure
+
+
+def raster(figure: Figure, axes: Axes, counts: NDArray[np.int64]) -> None:
+    """One colored cell for each client and class that it holds."""
+    image = axes.imshow(
+        np.where(counts > 0, counts, np.nan).T,
+        aspect="auto",
+        interpolation="nearest",
+        cmap="viridis",
+        origin="lower",
+    )
+    figure.colorbar(image, label="training samples", pad=0.01)
+
+
+def dots(axes: Axes, counts: NDArray[np.int64]) -> None:
+    """One dot for each client and class that it holds, as large as the number of samples."""
+    clients, classes = counts.shape
+    who, what = np.nonzero(counts)
+    sizes = 260 * counts[who, what] / counts.max()
+    axes.scatter(who, what, s=sizes, color="#2A7F9E", linewidth=0)
+    names = [str(k) for k in range(clients)]
+    axes.set_xticks(range(clients), names, fontsize=7 if clients > 30 else 9)
+    axes.set_xlim(-0.7, clients - 0.3)
+    axes.set_ylim(-0.7, classes - 0.3)
+    bare(axes)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from fedmap.simulate import Result
-from fedmap.simulate.result import STEADY
+from fedmap.simulate.result import STEADY, Result
 
 COLUMNS = {
     "global_accuracy": "global, last round",
@@ -17,6 +16,15 @@ COLUMNS = {
     f"personal_accuracy_last_{STEADY}": f"personal, last {STEADY}",
     "personal_accuracy_all_clients": "personal, all clients",
 }
+HEAD = ["method", *COLUMNS.values(), "s/round"]
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "α": r"$\alpha$",
+    "λ": r"$\lambda$",
+} | {letter: f"\\{letter}" for letter in "%&_#${}"}
 
 
 class Table(NamedTuple):
@@ -27,48 +35,46 @@ class Table(NamedTuple):
     lines: list[list[str]]
 
     def markdown(self) -> str:
-        return "".join(
-            "| " + " | ".join(line) + " |\n"
-            for line in (self.head, ["---"] * len(self.head), *self.lines)
-        )
+        """The cells as a Markdown table, without the caption."""
+        lines = [self.head, ["---"] * len(self.head), *self.lines]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
     def csv(self) -> str:
+        """The cells with commas between them, without the caption."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.head, *self.lines])
         return text.getvalue()
 
     def latex(self) -> str:
         """A table for a paper, with the rules of the package booktabs."""
-        symbols = {
-            "\\": r"\textbackslash{}",
-            "−": "$-$",
-            "±": r"$\pm$",
-            "α": r"$\alpha$",
-            "λ": r"$\lambda$",
-        }
-        symbols |= {c: f"\\{c}" for c in "%&_#${}"}
+        lines = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{latex(self.caption)}}}",
+            r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}",
+            r"\toprule",
+            latex_line(self.head),
+            r"\midrule",
+            *map(latex_line, self.lines),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
 
-        def row(cells: list[str]) -> str:
-            return " & ".join("".join(symbols.get(c, c) for c in cell) for cell in cells) + r" \\"
 
-        rules = [r"\toprule", row(self.head), r"\midrule", *map(row, self.lines), r"\bottomrule"]
-        inside = [r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}", *rules, r"\end{tabular}"]
-        return (
-            "\n".join(
-                [
-                    r"\begin{table}",
-                    r"\centering",
-                    r"\caption{" + row([self.caption])[:-3] + "}",
-                    *inside,
-                    r"\end{table}",
-                ]
-            )
-            + "\n"
-        )
+def latex(text: str) -> str:
+    """The text with LaTeX's own letters written so that they are printed."""
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def latex_line(cells: list[str]) -> str:
+    """One line of a LaTeX table."""
+    return " & ".join(map(latex, cells)) + r" \\"
 
 
 class Row(NamedTuple):
-    """One method's numbers: a cell for each of COLUMNS, and the seconds a round takes."""
+    """One method's numbers: a cell for each of COLUMNS, and the seconds that a round takes."""
 
     method: str
     cells: list[str]
@@ -84,28 +90,27 @@ def percent(values: Sequence[float | None]) -> str:
     return f"{mean(known):.1f}" + (f" ± {stdev(known):.1f}" if len(known) > 1 else "")
 
 
+def seconds(runs: list[Result]) -> str:
+    """The mean over all rounds of all runs; a dash where there is no run."""
+    times = [record["seconds"] for run in runs for record in run.rounds]
+    return f"{mean(times):.2f}" if times else "-"
+
+
 def rows(results: dict[str, list[Result]]) -> list[Row]:
-    """One row a method, from its runs (one for each seed)."""
+    """One row for each method, from its runs (one for each seed)."""
     return [
-        Row(
-            method,
-            [percent([run.final[name] for run in runs]) for name in COLUMNS],
-            f"{mean(record['seconds'] for run in runs for record in run.rounds):.2f}",
-        )
+        Row(method, [percent([run.final[name] for run in runs]) for name in COLUMNS], seconds(runs))
         for method, runs in results.items()
     ]
 
 
-def markdown(table: list[Row]) -> str:
-    return Table(
-        "",
-        ["method", *COLUMNS.values(), "s/round"],
-        [[row.method, *row.cells, row.seconds] for row in table],
-    ).markdown()
+def as_table(rows: list[Row], caption: str = "") -> Table:
+    """The rows under their head."""
+    return Table(caption, HEAD, [[row.method, *row.cells, row.seconds] for row in rows])
 
 
 def as_json(results: dict[str, list[Result]]) -> list[dict[str, Any]]:
-    """The same for scripts: one entry a run."""
+    """The same for scripts: one entry for each run."""
     return [
         {
             "method": method,

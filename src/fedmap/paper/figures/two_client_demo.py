@@ -13,17 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedmap.client import Client, Training, correct_answers
 from fedmap.federation import Federation
-from fedmap.methods import Method, Server, Upload, Values, find_method, tensor
 from fedmap.paper.central import Step, Stepwise, shown_cuts
 from fedmap.paper.figures.missing_features import View, draw, in_the_plane, key, point
 from fedmap.paper.finding import Finding, Verdict, together
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
-from fedmap.random import generator
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
-from fedmap.vector import Bench
+from fedmap.simulate import Settings
+from fedmap.simulate.engines.local import LocalEngine
+from fedmap.simulate.round import Played, play_round
+from fedmap.simulate.store import FileStore
+from fedmap.simulate.tasks import Setup
+from fedmap.values import Values
 
 CLIENTS = ("A", "B")
 METHODS: dict[str, tuple[str, float | None]] = {
@@ -72,76 +74,75 @@ class Demo(Stepwise):
         return Federation(self.dataset, second.long().numpy(), seed=self.seed)
 
     @cached_property
-    def training(self) -> Training:
-        return Training(
-            rounds=self.rounds, fraction=1, epochs=self.epochs, batch=self.batch, lr=self.lr
-        )
-
-    def _method(self) -> Method:
-        return find_method(self.method)(**({} if self.alpha is None else {"alpha": self.alpha}))
+    def setup(self) -> Setup:
+        """The method on the two clients."""
+        params = {} if self.alpha is None else {"alpha": self.alpha}
+        settings = Settings(
+            method=self.method, params=params, data=self.data, net=self.net, seed=self.seed,
+            rounds=self.rounds, fraction=1, epochs=self.epochs, batch=self.batch, lr=self.lr,
+        )  # fmt: skip
+        return Setup(settings, self.federation)
 
     def begin(self) -> Values:
-        model, method = self.fresh(), self._method()
+        method, model = self.setup.method, self.setup.initial
         values = named("server", method.start(model))
         for client in CLIENTS:
             values |= named(client, method.client_state(model))
         return values
 
-    def step(self, number: int, values: Values) -> Step:
+    def step(self, number: int, left: Values) -> Step:
         """One round of both clients, with the accuracies, and in the round that is shown with what
         the models see."""
-        method, bench, state = (
-            self._method(),
-            Bench(lambda: self.fresh().net),
-            part(values, "server"),
-        )
-        down, left, rows, uploads = method.download(state), Values(), [], []
+        setup = self.setup
+        store = FileStore(setup.method.client_state(setup.initial), len(CLIENTS))
+        for k, client in enumerate(CLIENTS):
+            if number > 1:
+                store.put(k, number - 1, part(left, client))
+        engine = LocalEngine(setup, store)
+        played = play_round(setup, engine, number, part(left, "server"))
+        kept = named("server", played.state)
+        for k, client in enumerate(CLIENTS):
+            kept |= named(client, store[k])
+        assert played.correct is not None  # both methods have a global model
+        accuracy = played.correct.float().mean().item()
+        rows = [*self.accuracies(played), moment("aggregate", None, accuracy)]
+        if number == self.rounds // 2:  # the round that is looked at
+            rows += self.views(played)
+        where: Row = {"round": number}
+        return Step(kept, [where | row for row in rows], f"{100 * accuracy:.1f}%")
 
-        def note(moment: str, client: str | None, accuracy: float) -> None:
-            rows.append(
-                {"round": number, "moment": moment, "client": client}
-                | point("accuracy", None, 100 * accuracy)
-            )
+    def accuracies(self, played: Played) -> list[Row]:
+        """Of each client's download and personal model, on its own test images."""
+        return [
+            moment(name, CLIENTS[reply.key], reply.numbers[number])
+            for reply in played.replies
+            for name, number in (("download", "accuracy_download"), ("personal", "accuracy"))
+        ]
 
-        def look(moment: str, model: Values, x: Any, y: Any) -> None:
-            if number == self.rounds // 2:  # the round that is looked at
-                seen = in_the_plane(bench.model(tensor(model, "model")), x, y, POINTS)
-                rows.extend(
-                    {"round": number, "moment": moment, "client": "A"} | row for row in seen
-                )
-
-        for k, name in enumerate(CLIENTS):
-            bench.clear()
-            client = Client(self.federation, k, number, self.training, self.seed, bench)
-            before = part(values, name)
-            downloaded = method.downloaded(down, before)
-            assert downloaded is not None  # both methods send a model
-            note("download", name, client.accuracy(method.predictor(bench, downloaded)))
-            local = method.local_round(client, down, before)
-            note("personal", name, client.accuracy(method.predictor(bench, local.personal)))
-            if name == "A":
-                look("download", downloaded, *client.test_data)
-                look("local", local.up, *client.test_data)
-            uploads.append(Upload(k, 1 / len(CLIENTS), local.up))
-            left |= named(name, local.state)
-        bench.clear()
-        rng = generator(self.seed, "server", number)
-        state = method.aggregate(
-            Server(
-                number, len(CLIENTS), self.training, bench.model, self.federation.test_x[:0], rng
-            ),
-            state,
-            uploads,
-        )
-        x, y = self.dataset.normalize(self.federation.test_x), self.federation.test_y
-        accuracy = correct_answers(bench.model(tensor(state, "model")), x, y).float().mean().item()
-        note("aggregate", None, accuracy)
-        look("aggregate", state, x, y)
-        return Step(left | named("server", state), rows, f"{100 * accuracy:.1f}%")
+    def views(self, played: Played) -> list[Row]:
+        """What client A's download, its trained model and the aggregated model see."""
+        own = self.setup.client(0, played.round).test_data
+        every = self.dataset.normalize(self.federation.test_x), self.federation.test_y
+        seen = {
+            "download": (played.down["model"], own),
+            "local": (played.replies[0].up["model"], own),
+            "aggregate": (played.state["model"], every),
+        }
+        self.setup.models.release()
+        return [
+            {"moment": name, "client": "A"} | row
+            for name, (vector, (x, y)) in seen.items()
+            for row in in_the_plane(self.setup.models.model(vector), x, y, POINTS)
+        ]
 
     def seconds_a_step(self) -> float:
         """Both clients' steps; MAP's second stage adds a tenth."""
         return self.seconds_a_batch() * self.epochs * 1.1 * len(self.dataset.train_y) / self.batch
+
+
+def moment(name: str, client: str | None, accuracy: float) -> Row:
+    """One accuracy at one moment of a round."""
+    return {"moment": name, "client": client} | point("accuracy", None, 100 * accuracy)
 
 
 def named(owner: str, values: Values) -> Values:

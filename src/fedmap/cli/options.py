@@ -1,0 +1,281 @@
+"""The options of the commands. Their Python names are the names of the settings, so that a command
+hands on what was given as it is. Options that several commands share are bundled in classes."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from fedmap.cli.parsing import values
+
+WHAT, CLIENTS, TRAINING, HOW = "What to run", "Data and clients", "Training", "How to run it"
+PAIRS = {"params": "-p", "partition_params": "--partition-param"}  # options with NAME=VALUE
+Command = Callable[..., None]
+
+
+def option(
+    flag: str, help: str, panel: str, short: str | None = None, metavar: str | None = None
+) -> Any:
+    """An option whose help names the default itself, where it has one."""
+    names = [short, flag] if short else [flag]
+    return typer.Option(
+        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False
+    )
+
+
+def takes(*bundles: type) -> Callable[[Command], Command]:
+    """Add the options of some bundles to a command, after its own arguments.
+
+    The command gets those that it names itself as they are. Of the others it gets only those that
+    were given, and pairs of NAME=VALUE as a dictionary: settings, ready to be checked."""
+    shared = {
+        name: inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(bundle, name), annotation=hint
+        )
+        for bundle in bundles
+        for name, hint in get_type_hints(bundle, include_extras=True).items()
+    }
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command).parameters
+
+        @wraps(command)
+        def with_options(**options: Any) -> None:
+            command(
+                **{
+                    name: values(value, PAIRS[name]) if value and name in PAIRS else value
+                    for name, value in options.items()
+                    if name in own or value is not None
+                }
+            )
+
+        first = [
+            parameter
+            for name, parameter in own.items()
+            if name not in shared and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        # what Typer reads
+        with_options.__signature__ = inspect.Signature([*first, *shared.values()])  # type: ignore[attr-defined]
+        return with_options
+
+    return decorate
+
+
+Seeds = Annotated[str, option("--seeds", "Seeds to run, with commas (0).", TRAINING)]
+DataDir = Annotated[str | None, option("--data-dir", "Folder of the dataset's files.", CLIENTS)]
+Workers = Annotated[
+    int | None,
+    option("--workers", "Processes (all cores); the result is the same for any number.", HOW),
+]
+Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
+Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
+Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
+
+
+class OneMethod:
+    """A method with its parameters."""
+
+    method: Annotated[
+        str | None, option("--method", "The method, see [b]fedmap methods[/b] (map).", WHAT)
+    ] = None
+    params: Annotated[
+        list[str] | None,
+        option("--param", "A parameter of the method; can be repeated.", WHAT, "-p", "NAME=VALUE"),
+    ] = None
+
+
+class ManyMethods:
+    """Methods to compare."""
+
+    methods: Annotated[
+        str, option("--methods", "Methods to compare, with commas (fedavg,fedrs,fedphp,map).", WHAT)
+    ] = "fedavg,fedrs,fedphp,map"
+
+
+class Grid:
+    """Values to try."""
+
+    grid: Annotated[
+        list[str] | None,
+        option(
+            "--grid",
+            "Values to try of a parameter of the method, or of a setting such as lr; can be "
+            "repeated.",
+            WHAT,
+            "-g",
+            "NAME=VALUE,VALUE",
+        ),
+    ] = None
+
+
+class Net:
+    """The network."""
+
+    net: Annotated[str | None, option("--net", "The network, see [b]fedmap nets[/b].", WHAT)] = None
+
+
+class Clients:
+    """The data, and who holds it."""
+
+    data: Annotated[
+        str | None,
+        option(
+            "--data",
+            "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH (fashion-mini).",
+            CLIENTS,
+        ),
+    ] = None
+    data_dir: DataDir = None
+    samples: Annotated[
+        int | None,
+        option(
+            "--samples",
+            "Training samples to use, and the same share of the test set (all).",
+            CLIENTS,
+        ),
+    ] = None
+    clients: Annotated[int | None, option("--clients", "Clients in the federation.", CLIENTS)] = (
+        None
+    )
+    partition: Annotated[
+        str | None,
+        option(
+            "--partition",
+            "How samples are divided among the clients, see [b]fedmap partitions[/b] (natural "
+            "where the data has owners, else incomplete).",
+            CLIENTS,
+        ),
+    ] = None
+    partition_params: Annotated[
+        list[str] | None,
+        option(
+            "--partition-param",
+            "A parameter of the partition; can be repeated.",
+            CLIENTS,
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    partition_seed: Annotated[
+        int | None,
+        option("--partition-seed", "Seed of the partition (the same as --seed).", CLIENTS),
+    ] = None
+
+
+class Training:
+    """How every client trains."""
+
+    rounds: Annotated[int | None, option("--rounds", "Communication rounds T.", TRAINING)] = None
+    fraction: Annotated[
+        float | None, option("--fraction", "Share Q of the clients in each round.", TRAINING)
+    ] = None
+    epochs: Annotated[float | None, option("--epochs", "Local epochs E.", TRAINING)] = None
+    batch: Annotated[int | None, option("--batch", "Batch size.", TRAINING)] = None
+    lr: Annotated[float | None, option("--lr", "Learning rate of local SGD.", TRAINING)] = None
+    momentum: Annotated[
+        float | None, option("--momentum", "Momentum of local SGD (0.9).", TRAINING)
+    ] = None
+    weight_decay: Annotated[
+        float | None, option("--weight-decay", "Weight decay of local SGD (1e-5).", TRAINING)
+    ] = None
+    clip: Annotated[
+        float | None, option("--clip", "Longest gradient of a local step (no limit).", TRAINING)
+    ] = None
+    warmup_rounds: Annotated[
+        int | None,
+        option(
+            "--warmup-rounds",
+            "Rounds over which the learning rate rises to its value (0).",
+            TRAINING,
+        ),
+    ] = None
+    server_weights: Annotated[
+        str | None,
+        option(
+            "--server-weights",
+            "How the server weighs uploads: uniform or samples (uniform).",
+            TRAINING,
+        ),
+    ] = None
+
+
+class OneSeed:
+    """One seed."""
+
+    seed: Annotated[
+        int | None, option("--seed", "Seed of everything that is drawn (0).", TRAINING)
+    ] = None
+
+
+class ManySeeds:
+    """One or more seeds."""
+
+    seeds: Seeds = "0"
+
+
+class How:
+    """How runs are carried out, and what is shown of them."""
+
+    workers: Workers = None
+    kernels: Annotated[
+        str | None,
+        option(
+            "--kernels",
+            "Who does convolutions and sparse products: auto, native or torch (auto).",
+            HOW,
+        ),
+    ] = None
+    out: Out = None
+    quiet: Quiet = False
+    as_json: Json = False
+
+
+class Picture:
+    """What is shown of a partition."""
+
+    plot: Annotated[
+        Path | None, option("--plot", "Save the picture here (.png, .svg or .pdf).", HOW)
+    ] = None
+    as_json: Json = False
+
+
+class Study:
+    """Which part of a study, how large, and what to do with it."""
+
+    scale: Annotated[
+        str,
+        option(
+            "--scale",
+            "smoke (seconds), small (about an hour) or paper (as printed) (small).",
+            WHAT,
+        ),
+    ] = "small"
+    columns: Annotated[
+        str | None, option("--columns", "Only these columns, with ; between several.", WHAT)
+    ] = None
+    methods: Annotated[
+        str | None, option("--methods", "Only these methods, with commas.", WHAT)
+    ] = None
+    defaults: Annotated[
+        bool,
+        option(
+            "--defaults", "Each method's default parameters, not the paper's three groups.", WHAT
+        ),
+    ] = False
+    seeds: Seeds = "0"
+    data_dir: DataDir = None
+    workers: Workers = None
+    out: Annotated[Path, option("--out", "Folder for tables and figures (studies).", HOW)] = Path(
+        "studies"
+    )
+    runs: Annotated[
+        Path, option("--runs", "Folder of the runs, shared by all studies (runs).", HOW)
+    ] = Path("runs")
+    plan: Annotated[bool, option("--plan", "Show what would be done, and stop.", HOW)] = False
+    report: Annotated[
+        bool,
+        option("--report", "Do no work; write the tables and figures of what is done.", HOW),
+    ] = False
+    quiet: Quiet = False

@@ -1,0 +1,57 @@
+"""What `run`, `resume`, `compare`, `sweep` and `demo` do once their options are read."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from fedmap.cli import show
+from fedmap.experiment.compare import Comparison
+from fedmap.experiment.progress import Watch
+from fedmap.experiment.runs import RunWork, by_round
+from fedmap.report.table import as_json, rows
+from fedmap.simulate.run import Run
+from fedmap.simulate.settings import Settings
+
+
+@contextmanager
+def stoppable(folder: Path, go_on: str) -> Iterator[None]:
+    """Ctrl-C ends runs in good order and says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nstopped; whole rounds are kept in {folder}. Go on with: {go_on}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def one_run(settings: Settings, out: Path | None, resume: bool, quiet: bool, json: bool) -> None:
+    """One run with its progress; then the table."""
+    federation = settings.federation()
+    settings = settings.resolved(federation)
+    folder = out or Path("runs") / settings.name
+    work = RunWork(settings, settings.label)
+    with (
+        stoppable(folder, f"fedmap resume {folder}"),
+        show.Display(quiet or json).shown() as display,
+    ):
+        on_step = Watch([(work, work.steps)], display).of(work)
+        result = Run(settings, federation, folder).go(resume, by_round(on_step))
+    found = {settings.label: [result]}
+    show.results(rows(found), as_json(found), json)
+    if not json:
+        print(f"\nrun folder: {folder}")
+
+
+def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, json: bool) -> None:
+    """An experiment with its progress; then the table and the pictures."""
+    with stoppable(out, "the same command"), show.Display(quiet or json).shown() as display:
+        comparison = experiment(out=out, on_progress=display)
+    show.results(comparison.rows(), comparison.json(), json)
+    pictures = comparison.pictures()
+    if not json:
+        print()
+        for what, path in pictures.items():
+            print(f"{what}: {path}")
+        print(f"run folders: {out}")

@@ -1,0 +1,99 @@
+"""A run as a piece of work of an experiment."""
+
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from fedmap.errors import DivergenceError
+from fedmap.experiment.measure import seconds_a_round
+from fedmap.experiment.work import OnStep
+from fedmap.federation import Federation
+from fedmap.simulate.folder import write_atomically
+from fedmap.simulate.result import Result
+from fedmap.simulate.run import Run
+from fedmap.simulate.settings import Settings
+
+# the settings that say what the federation is
+FEDERATION = {
+    "data",
+    "data_dir",
+    "samples",
+    "partition",
+    "partition_params",
+    "clients",
+    "partition_seed",
+}
+
+
+def federation_of(settings: Settings) -> Federation:
+    """The federation of some settings; runs of one federation, one after the other, share it."""
+    return _federation(settings.model_dump_json(include=FEDERATION))
+
+
+@lru_cache(maxsize=1)
+def _federation(settings: str) -> Federation:
+    return Settings.model_validate_json(settings).federation()
+
+
+def percent(share: float | None) -> str:
+    """An accuracy in per cent, always five characters; a dash where there is none."""
+    return "   - " if share is None else f"{100 * share:4.1f}%"
+
+
+def by_round(on_step: OnStep) -> Callable[[dict[str, Any]], None]:
+    """What a run calls after each round: the step is the round, shown with both accuracies."""
+
+    def on_round(record: dict[str, Any]) -> None:
+        global_, personal = record["global_accuracy"], record["personal_accuracy"]
+        on_step(record["round"], f"global {percent(global_)}  personal {percent(personal)}")
+
+    return on_round
+
+
+class RunWork:
+    """One run, in the folder that `fedmap run` would give it."""
+
+    def __init__(self, settings: Settings, label: str | None = None) -> None:
+        self.settings = settings
+        self.label = label or f"{settings.label} #{settings.seed}"
+
+    @cached_property
+    def resolved(self) -> Settings:
+        """The settings with what only the federation and the machine can say."""
+        return self.settings.resolved(federation_of(self.settings))
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.resolved.name
+
+    @property
+    def steps(self) -> int:
+        """Its rounds."""
+        return self.settings.rounds
+
+    def done(self, root: Path) -> bool:
+        """Did it reach its end, or diverge on the way?"""
+        return (root / self.name / "done").exists() or self.diverged(root)
+
+    def diverged(self, root: Path) -> bool:
+        """Did its training leave the finite numbers? The experiment goes on without it."""
+        return (root / self.name / "diverged").exists()
+
+    def seconds_a_step(self) -> float:
+        """How long a round takes, measured now on this machine."""
+        return seconds_a_round(self.resolved, federation_of(self.settings))
+
+    def go(self, root: Path, on_step: OnStep) -> None:
+        """All rounds that are left. A run that diverges leaves a file that says so."""
+        run = Run(self.resolved, federation_of(self.settings), root / self.name)
+        try:
+            run.go(True, by_round(on_step))
+        except DivergenceError as sentence:
+            write_atomically(root / self.name / "diverged", f"{sentence}\n".encode())
+            on_step(self.steps, "diverged")
+
+    def result(self, root: Path) -> Result:
+        """What the finished run left."""
+        return Result.read(root / self.name)

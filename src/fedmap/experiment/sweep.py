@@ -1,0 +1,54 @@
+"""One method with every combination of some parameter values."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fedmap.client import Training
+from fedmap.errors import FedmapError
+from fedmap.experiment.compare import Comparison, carried_out
+from fedmap.experiment.progress import OnProgress
+from fedmap.methods import find_method
+from fedmap.simulate.settings import Settings
+
+
+def sweep(
+    method: str,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    seeds: Sequence[int] = (0,),
+    out: Path | str = "runs/sweep",
+    on_progress: OnProgress | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Train with every combination of the grid's values and with every seed.
+
+    A name of the grid is a parameter of the method, or else a setting of local training such as
+    `lr`. The results are labeled `map[alpha=0.5,weight=0.1]`. Other keyword arguments are the
+    settings of `fedmap sweep --help`. Every run is kept in a folder below `out`: started again, a
+    sweep skips what is done."""
+    if not grid:
+        raise FedmapError("the grid is empty; give at least one parameter with its values")
+    for name, values in grid.items():
+        if not values:
+            raise FedmapError(f"the grid has no value for {name!r}; give at least one")
+    contenders = {}
+    for combination in product(*grid.values()):
+        chosen = dict(zip(grid, combination, strict=True))
+        given = with_values(settings | {"method": method}, chosen)
+        words = ",".join(f"{name}={value}" for name, value in chosen.items())
+        contenders[f"{Settings.of(given).label}[{words}]"] = given
+    return carried_out(contenders, seeds, Path(out), on_progress)
+
+
+def with_values(settings: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the chosen values, each in its place."""
+    own = find_method(settings["method"]).Params.model_fields
+    training = {
+        name: value
+        for name, value in chosen.items()
+        if name in Training.model_fields and name not in own
+    }
+    params = {name: value for name, value in chosen.items() if name not in training}
+    return settings | training | {"params": settings.get("params", {}) | params}

@@ -1,0 +1,175 @@
+"""Comparisons and sweeps from Python: what is run, what is skipped, and what comes out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedmap
+from fedmap.errors import FedmapError
+from fedmap.experiment.progress import Progress
+from fedmap.simulate.settings import Settings
+
+SMALL: dict[str, Any] = {
+    "data": "synthetic",
+    "net": "tiny",
+    "clients": 4,
+    "rounds": 2,
+    "epochs": 0.2,
+}
+
+
+def test_compare_runs_every_method_with_every_seed(tmp_path: Path) -> None:
+    found = fedmap.compare(["fedavg", "map"], seeds=(0, 3), out=tmp_path, **SMALL)
+    runs = [(name, run.settings.seed) for name, runs in found.results.items() for run in runs]
+    assert runs == [("fedavg", 0), ("fedavg", 3), ("map", 0), ("map", 3)]
+
+
+def test_methods_of_one_seed_share_a_federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int | None] = []
+    draw = Settings.federation
+
+    def counting(settings: Settings) -> fedmap.Federation:
+        drawn.append(settings.partition_seed)
+        return draw(settings)
+
+    monkeypatch.setattr(Settings, "federation", counting)
+    given = SMALL | {"clients": 5}  # no other test draws this one
+    fedmap.compare(["fedavg", "map"], seeds=(0, 1), out=tmp_path, **given)
+    assert drawn == [0, 1]
+
+
+def test_compare_shows_progress_of_the_whole_and_skips_what_is_done(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    first = fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **SMALL)
+    steps = [(p.label, p.step, p.share) for p in seen]
+    assert steps == [("fedavg", 1, 0.25), ("fedavg", 2, 0.5), ("map", 1, 0.75), ("map", 2, 1.0)]
+    again = fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **SMALL)
+    assert len(seen) == 4
+    assert again.table() == first.table()
+
+
+def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if (progress.label, progress.step) == ("map", 1):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=stop, **SMALL)
+    seen: list[Progress] = []
+    fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **SMALL)
+    assert [(progress.label, progress.step) for progress in seen] == [("map", 2)]
+
+
+def test_the_table_has_the_numbers_of_the_runs(tmp_path: Path) -> None:
+    found = fedmap.compare(["fedavg"], seeds=(0, 1), out=tmp_path, **SMALL)
+    finals = [json.loads(path.read_text()) for path in tmp_path.glob("*/final.json")]
+    mean = sum(100 * final["global_accuracy"] for final in finals) / 2
+    (line,) = found.table().lines
+    assert line[0] == "fedavg"
+    assert line[1].startswith(f"{mean:.1f} ± ")
+    entries = {(entry["seed"], entry["global_accuracy"]) for entry in found.json()}
+    assert {accuracy for _, accuracy in entries} == {final["global_accuracy"] for final in finals}
+    assert {seed for seed, _ in entries} == {0, 1}
+
+
+def test_the_pictures_are_drawn_beside_the_runs(tmp_path: Path) -> None:
+    found = fedmap.compare(["fedavg"], out=tmp_path, **SMALL).pictures()
+    assert found == {"curves": tmp_path / "curves.png", "partition": tmp_path / "partition.png"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in found.values())
+
+
+def test_classes_of_one_name_in_two_files_are_told_apart(tmp_path: Path) -> None:
+    text = "from fedmap.methods import FedAvg\n\nclass Mine(FedAvg):\n    '''Mine.'''\n"
+    methods = []
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(text)
+        methods.append(f"{tmp_path / name}:Mine")
+    found = fedmap.compare(methods, out=tmp_path / "out", **SMALL)
+    assert list(found.results) == methods
+
+
+def test_a_run_that_diverges_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    found = fedmap.sweep("fedavg", {"lr": [1e8, 0.03]}, out=tmp_path, **SMALL)
+    lost, kept = found.rows()
+    assert lost.method == "fedavg[lr=100000000.0] (1 of 1 diverged)"
+    assert set(lost.cells) == {"-"}
+    assert kept.method == "fedavg[lr=0.03]"
+    assert "-" not in kept.cells
+    entry = next(entry for entry in found.json() if "diverged" in entry)
+    assert entry["method"] == "fedavg[lr=100000000.0]"
+    assert entry["global_accuracy"] is None
+    assert found.pictures()["curves"].exists()
+
+
+def test_sweep_runs_every_combination_with_every_seed(tmp_path: Path) -> None:
+    grid = {"alpha": [0.1, 0.5], "weight": [0.01, 0.2]}
+    found = fedmap.sweep("map", grid, seeds=(0, 1), out=tmp_path, **SMALL)
+    assert list(found.results) == [
+        "map[alpha=0.1,weight=0.01]",
+        "map[alpha=0.1,weight=0.2]",
+        "map[alpha=0.5,weight=0.01]",
+        "map[alpha=0.5,weight=0.2]",
+    ]
+    for label, runs in found.results.items():
+        assert [run.settings.seed for run in runs] == [0, 1]
+        for run in runs:
+            params = run.settings.params
+            assert label == f"map[alpha={params['alpha']},weight={params['weight']}]"
+
+
+def test_a_sweep_keeps_the_other_parameters(tmp_path: Path) -> None:
+    given = SMALL | {"params": {"weight": 0.2}}
+    found = fedmap.sweep("map", {"alpha": [0.1]}, out=tmp_path, **given)
+    (run,) = found.results["map[alpha=0.1]"]
+    assert run.settings.params["weight"] == 0.2
+
+
+def test_a_sweep_varies_settings_of_training_too(tmp_path: Path) -> None:
+    found = fedmap.sweep("fedavg", {"lr": [0.01, 0.1]}, out=tmp_path, **SMALL)
+    assert [runs[0].settings.lr for runs in found.results.values()] == [0.01, 0.1]
+
+
+def test_a_name_that_a_method_shares_with_training_is_the_methods(tmp_path: Path) -> None:
+    found = fedmap.sweep("fedopt", {"momentum": [0.5]}, out=tmp_path, **SMALL)
+    (run,) = found.results["fedopt[momentum=0.5]"]
+    assert (run.settings.params["momentum"], run.settings.momentum) == (0.5, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        ({"alpha": [0.5], "wieght": [1]}, "method map has no parameter 'wieght'; did you mean"),
+        ({"alpha": [0.5, 2]}, "method map: alpha is 2; allowed: number from 0 up to 1"),
+        ({"lr": [0.1, -1]}, "lr is -1; allowed: number above 0"),
+        ({"alpha": []}, "the grid has no value for 'alpha'"),
+        ({}, "the grid is empty"),
+    ],
+)
+def test_a_wrong_grid_is_refused_before_anything_runs(
+    grid: dict[str, list[float]], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FedmapError, match=sentence):
+        fedmap.sweep("map", grid, out=tmp_path / "out", **SMALL)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("methods", "given", "sentence"),
+    [
+        (["fedavg", "fedavgg"], {}, "there is no method 'fedavgg'; did you mean 'fedavg'?"),
+        (["fedavg"], {"rounds": 0}, "rounds is 0"),
+        (["fedavg"], {"seed": 1}, "`seed` is of a single run; give `seeds`"),
+        (["fedavg"], {"seeds": ()}, "there is no seed to run"),
+        ([], {}, "there is no method to run"),
+    ],
+)
+def test_a_wrong_comparison_is_refused_before_anything_runs(
+    methods: list[str], given: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FedmapError, match=sentence):
+        fedmap.compare(methods, out=tmp_path / "out", **(SMALL | given))
+    assert not (tmp_path / "out").exists()

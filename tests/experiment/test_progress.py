@@ -1,0 +1,125 @@
+"""How far an experiment is, by a clock of our own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedmap.experiment.plan import carry_out, plan
+from fedmap.experiment.progress import Progress, Watch
+from fedmap.experiment.work import OnStep, Work
+
+
+class Fake:
+    """Work that counts: a step takes `seconds` by the plan."""
+
+    def __init__(self, name: str, steps: int = 2, seconds: float = 1.0) -> None:
+        self.name = name
+        self.label = f"label of {name}"
+        self.steps = steps
+        self.seconds = seconds
+        self.gone = 0
+
+    def done(self, root: Path) -> bool:
+        return (root / self.name).exists()
+
+    def seconds_a_step(self) -> float:
+        return self.seconds
+
+    def go(self, root: Path, on_step: OnStep) -> None:
+        self.gone += 1
+        for step in range(1, self.steps + 1):
+            on_step(step, f"at {step}")
+        (root / self.name).touch()
+
+
+def silent(work: Work) -> OnStep:
+    return lambda step, now: None
+
+
+def watched(
+    pieces: list[tuple[Fake, float]], second: Callable[[], float]
+) -> tuple[Watch, list[Progress]]:
+    seen: list[Progress] = []
+    return Watch(list(pieces), seen.append, second), seen
+
+
+def clock(*readings: float) -> Callable[[], float]:
+    """The first reading is when the watch is made."""
+    return iter(readings).__next__
+
+
+def test_a_plan_tells_what_is_done_from_what_is_left_with_its_seconds(tmp_path: Path) -> None:
+    done, left = Fake("a"), Fake("b", steps=3, seconds=4)
+    (tmp_path / "a").touch()
+    planned = plan([done, left], tmp_path)
+    assert planned.done == [done]
+    assert planned.left == [(left, 12)]
+
+
+def test_the_seconds_of_a_plan_are_those_of_all_that_is_left(tmp_path: Path) -> None:
+    assert plan([Fake("a", 2, 3), Fake("b", 4, 5)], tmp_path).seconds == 26
+
+
+def test_work_that_is_asked_for_twice_is_planned_once(tmp_path: Path) -> None:
+    assert len(plan([Fake("a"), Fake("a")], tmp_path).left) == 1
+
+
+def test_work_is_carried_out_in_its_order(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def on_step(work: Work) -> OnStep:
+        order.append(work.name)
+        return lambda step, now: None
+
+    carry_out([Fake("b"), Fake("a")], tmp_path, on_step)
+    assert order == ["b", "a"]
+
+
+def test_work_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    pieces = [Fake("a"), Fake("b")]
+    (tmp_path / "a").touch()
+    carry_out(pieces, tmp_path, silent)
+    assert [piece.gone for piece in pieces] == [0, 1]
+
+
+def test_a_step_is_shown_with_its_piece_and_its_words() -> None:
+    work = Fake("a", steps=4)
+    watch, seen = watched([(work, 4)], clock(0, 1))
+    watch.of(work)(1, "well")
+    assert seen == [Progress("label of a", 1, 4, "well", 1, 0.25, 3.0)]
+
+
+def test_the_time_left_follows_from_the_speed_so_far() -> None:
+    first, second = Fake("a", steps=2), Fake("b", steps=2)
+    # the plan says 10 and 30 seconds; really, everything takes twice as long
+    watch, seen = watched([(first, 10), (second, 30)], clock(0, 10, 20, 50))
+    on_step = watch.of(first)
+    on_step(1, "")
+    on_step(2, "")
+    watch.of(second)(1, "")
+    assert [progress.seconds_left for progress in seen] == pytest.approx([70, 60, 30])
+    assert [progress.share for progress in seen] == pytest.approx([0.125, 0.25, 0.625])
+
+
+def test_steps_that_were_done_before_a_stop_do_not_count_as_speed() -> None:
+    work = Fake("a", steps=10)
+    watch, seen = watched([(work, 10)], clock(0, 3))
+    watch.of(work)(8, "")  # resumed: the first step that is seen
+    assert seen[0].share == pytest.approx(0.8)
+    assert seen[0].seconds_left == pytest.approx(6)
+
+
+def test_work_that_is_skipped_counts_as_done_without_speeding_up_the_rest() -> None:
+    skipped, work = Fake("a", steps=2), Fake("b", steps=2)
+    watch, seen = watched([(skipped, 2), (work, 2)], clock(0, 5))
+    watch.of(work)(1, "")
+    assert seen[0].share == pytest.approx(0.75)
+    assert seen[0].seconds_left == pytest.approx(5)
+
+
+def test_the_watch_knows_how_many_pieces_there_are() -> None:
+    pieces = [(Fake(name), 1.0) for name in "abc"]
+    watch, seen = watched(pieces, clock(0, 1))
+    watch.of(pieces[1][0])(1, "")
+    assert seen[0].pieces == 3

@@ -2,33 +2,38 @@
 with the right sentence."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from pydantic import Field
+from torch import Tensor
 
 import fedmap
 from fedmap import Method, check_method
+from fedmap.client import Client
 from fedmap.errors import FedmapError
-from fedmap.losses import cross_entropy
-from fedmap.methods import METHODS, Local, MethodParams
+from fedmap.losses import Loss, cross_entropy
+from fedmap.methods import METHODS, Local, MethodParams, Server, Upload
 from fedmap.methods.fedavg import FedAvg
 from fedmap.methods.fedphp import FedPHP
+from fedmap.values import Values
+from fedmap.vector import Model
 
 SHORT = {"feddf": {"distill_steps": 10}}  # what would take long, and proves nothing more
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_registered_method_holds_the_battery(name):
+def test_a_registered_method_holds_the_battery(name: str) -> None:
     check_method(name, **SHORT.get(name, {}))
 
 
-def broken(sentence):
+def broken(sentence: str) -> Tensor:
     """Collect the class below under the sentence that must tell what is wrong with it."""
 
-    def collect(method):
+    def collect(method: str) -> Tensor:
         BROKEN.append(pytest.param(method, sentence, id=method.__name__))
         return method
 
@@ -43,7 +48,7 @@ class Uploads(Method):
 
     more: Any
 
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         local = super().local_round(client, down, state)
         return local._replace(up=local.up | {"more": self.more(client)})
 
@@ -51,25 +56,25 @@ class Uploads(Method):
 class Noisy(Method):
     noise: Any
 
-    def local_loss(self, client, down, state):
+    def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
         return lambda model, x, y: cross_entropy(model, x, y) * self.noise(client)
 
 
 @broken("draws from numpy's global random generator")
 class NumpyNoise(Noisy):
-    def noise(self, client):
+    def noise(self, client: Client) -> Any:
         return np.random.rand()
 
 
 @broken("draws from Python's global random generator")
 class PythonNoise(Noisy):
-    def noise(self, client):
+    def noise(self, client: Client) -> Any:
         return random.random()
 
 
 @broken("training loss of client 0 is nan in round 1")
 class NoLoss(Noisy):
-    def noise(self, client):
+    def noise(self, client: Client) -> Any:
         return torch.nan
 
 
@@ -77,7 +82,7 @@ class NoLoss(Noisy):
 class CountsItsClients(Noisy):
     calls = 0
 
-    def noise(self, client):
+    def noise(self, client: Client) -> Any:
         self.calls += 1
         return self.calls
 
@@ -86,94 +91,94 @@ class CountsItsClients(Noisy):
 class RemembersTheServersRounds(Method):
     rounds = 0
 
-    def aggregate(self, server, state, uploads):
+    def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         self.rounds += 1
         return {"model": super().aggregate(server, state, uploads)["model"] * self.rounds}
 
 
 @broken("client 0 uploads its new state's 'hpm' in 'hpm'")
 class UploadsItsState(FedPHP):
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         local = super().local_round(client, down, state)
         return local._replace(up=local.up | {"hpm": local.state["hpm"]})
 
 
 @broken("client 0 uploads its old state's 'hpm' in 'both'")
 class HidesItsStateAmongOtherNumbers(FedPHP):
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         local = super().local_round(client, down, state)
         return local._replace(up=local.up | {"both": torch.cat([torch.zeros(3), state["hpm"]])})
 
 
 @broken("client 0 uploads the counts of its classes in 'more'")
 class UploadsCounts(Uploads):
-    def more(self, client):
+    def more(self, client: Client) -> Any:
         return client.counts.float()
 
 
 @broken("client 0 uploads the shares of its classes in 'more'")
 class UploadsShares(Uploads):
-    def more(self, client):
+    def more(self, client: Client) -> Any:
         return client.counts / client.samples
 
 
 @broken("client 0 uploads which classes it has in 'more'")
 class UploadsObserved(Uploads):
-    def more(self, client):
+    def more(self, client: Client) -> Any:
         return client.observed.float()
 
 
 @broken("client 0 uploads its sample 0 in 'more'")
 class UploadsASample(Uploads):
-    def more(self, client):
+    def more(self, client: Client) -> Any:
         return client.train_data[0][0].clone()
 
 
 @broken("'more' in the up of client 0 is a list")
 class UploadsAList(Uploads):
-    def more(self, client):
+    def more(self, client: Client) -> Any:
         return [1, 2]
 
 
 @broken("'more' in the up of client 0 is not finite")
 class UploadsInfinity(Uploads):
-    def more(self, client):
+    def more(self, client: Client) -> Any:
         return torch.full((3,), torch.inf)
 
 
 @broken("client 0 changes its state's entries or shapes")
 class Growing(Method):
-    def client_state(self, model):
+    def client_state(self, model: Model) -> Values:
         return {"losses": torch.zeros(1)}
 
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         local = super().local_round(client, down, state)
         return local._replace(state={"losses": torch.cat([state["losses"], torch.ones(1)])})
 
 
 @broken("client 0 changes its old state in place")
 class ChangesItsOldState(Growing):
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         state["losses"].add_(1)
         return Method.local_round(self, client, down, state)
 
 
 @broken("'seen' is a bool; only tensors are allowed")
 class KeepsATruth(Method):
-    def client_state(self, model):
+    def client_state(self, model: Model) -> Values:
         return {"seen": False}
 
 
 @broken("client 0 changes what came down in place")
 class ChangesTheDownload(Method):
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         down["model"].mul_(0.9)
         return super().local_round(client, down, state)
 
 
 @broken("what client 0 uploads is overwritten before the server sees it")
 class UploadsTheWorkingModel(Method):
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         model = client.model(down["model"])
         client.train(model, cross_entropy, client.steps)
         return Local({"model": model.vector}, state, {"model": model.vector})
@@ -181,27 +186,27 @@ class UploadsTheWorkingModel(Method):
 
 @broken("server changes its old state in place")
 class ChangesTheServersState(Method):
-    def aggregate(self, server, state, uploads):
+    def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         state["model"].copy_(super().aggregate(server, state, uploads)["model"])
         return state
 
 
 @broken("server's state does not survive a save and load")
 class KeepsOneTensorTwice(Method):
-    def aggregate(self, server, state, uploads):
+    def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         new = super().aggregate(server, state, uploads)
         return new | {"again": new["model"]}
 
 
 @broken("it fails on net plain with 1 worker.*ZeroDivisionError")
 class Divides(Method):
-    def aggregate(self, server, state, uploads):
+    def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         return {"model": 1 / 0}
 
 
 @broken("it fails on net batch-norm with 1 worker")
 class ForgetsBuffers(Method):
-    def local_round(self, client, down, state):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
         local = super().local_round(client, down, state)
         weights = client.model(down["model"]).weight_count
         return local._replace(up={"model": local.up["model"][:weights]})
@@ -212,7 +217,7 @@ class TakesAnything(Method):
     class Params(MethodParams):
         share: float = Field(0.5, ge=0, le=1)
 
-    def __init__(self, **given):
+    def __init__(self, **given: Any) -> None:
         super().__init__(**{name: value for name, value in given.items() if name != "share"})
 
 
@@ -225,29 +230,31 @@ class HasAWrongPreset(Method):
 
 
 @pytest.mark.parametrize(("method", "sentence"), BROKEN)
-def test_a_broken_method_is_caught_with_the_right_sentence(method, sentence):
+def test_a_broken_method_is_caught_with_the_right_sentence(method: str, sentence: str) -> None:
     with pytest.raises(AssertionError, match=f"(?s)method {method.name()}: .*({sentence})"):
         check_method(method)
 
 
-def test_what_is_drawn_from_torchs_generator_follows_from_the_seed():
+def test_what_is_drawn_from_torchs_generator_follows_from_the_seed() -> None:
     """A net's layers draw from it, so it is seeded for every client and round."""
 
     class TorchNoise(Noisy):
-        def noise(self, client):
+        def noise(self, client: Client) -> Any:
             return torch.rand(())
 
     check_method(TorchNoise)
 
 
-def test_what_a_method_explains_in_sends_it_may_upload():
+def test_what_a_method_explains_in_sends_it_may_upload() -> None:
     class Explains(UploadsCounts):
         sends = {"more": "how many samples it has of each class: the server weighs classes by them"}
 
     check_method(Explains)
 
 
-def test_bytes_in_the_record_that_are_not_those_of_the_dictionaries_are_caught(monkeypatch):
+def test_bytes_in_the_record_that_are_not_those_of_the_dictionaries_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("fedmap.simulate.round.nbytes", lambda values: 100)
     with pytest.raises(
         AssertionError,
@@ -256,12 +263,12 @@ def test_bytes_in_the_record_that_are_not_those_of_the_dictionaries_are_caught(m
         check_method(FedAvg)
 
 
-def test_other_parameters_than_the_defaults_can_be_checked():
+def test_other_parameters_than_the_defaults_can_be_checked() -> None:
     with pytest.raises(AssertionError, match=r"it refuses \{'mu': -1\}"):
         check_method("fedprox", mu=-1)
 
 
-def test_a_checked_class_need_not_be_registered_and_is_not_afterwards():
+def test_a_checked_class_need_not_be_registered_and_is_not_afterwards() -> None:
     class Mine(Method):
         """A method of one's own."""
 
@@ -270,6 +277,6 @@ def test_a_checked_class_need_not_be_registered_and_is_not_afterwards():
     assert "plain" not in fedmap.nets.NETS
 
 
-def test_an_unknown_name_is_no_broken_method_but_a_mistake_of_the_user():
+def test_an_unknown_name_is_no_broken_method_but_a_mistake_of_the_user() -> None:
     with pytest.raises(FedmapError, match="did you mean 'fedavg'"):
         check_method("fedavgg")

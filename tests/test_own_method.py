@@ -10,6 +10,7 @@ import pytest
 import fedmap
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
+from fedmap.federation import Federation
 from fedmap.methods import METHODS, find_method, full_name
 from fedmap.methods.fedavg import FedAvg
 from fedmap.simulate import Result, Settings
@@ -27,19 +28,19 @@ def mine(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def federation():
+def federation() -> Federation:
     return fedmap.partition(synthetic(classes=4, train=60, test=20, shape=(6,)), 3)
 
 
-def test_the_example_of_the_page_holds_the_battery(mine):
+def test_the_example_of_the_page_holds_the_battery(mine: Path) -> None:
     fedmap.check_method(f"{mine}:Mine")
 
 
-def test_the_example_of_the_page_is_about_25_lines(mine):
+def test_the_example_of_the_page_is_about_25_lines(mine: Path) -> None:
     assert 20 <= sum(1 for line in mine.read_text().splitlines() if line.strip()) <= 26
 
 
-def test_the_example_of_the_page_does_what_it_says(mine, federation):
+def test_the_example_of_the_page_does_what_it_says(mine: Path, federation: Federation) -> None:
     result = fedmap.run(f"{mine}:Mine", federation, **SMALL, params={"smoothing": 0.2})
     assert result.settings.params == {"smoothing": 0.2}
     one = fedmap.run(f"{mine}:Mine", federation, **SMALL | {"rounds": 1}, params={"smoothing": 0.0})
@@ -49,9 +50,9 @@ def test_the_example_of_the_page_does_what_it_says(mine, federation):
 
 
 def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
-    mine, federation, tmp_path, monkeypatch
-):
-    def stop(record):
+    mine: Path, federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(record: dict[str, Any]) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
@@ -65,13 +66,13 @@ def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
     assert Result.read(tmp_path / "run").personal_model(0)(federation.test_x).shape == (20, 4)
 
 
-def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine):
+def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine: Path) -> None:
     assert Settings.of({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith(
         "Mine-synthetic-"
     )
 
 
-def test_a_file_is_run_again_only_when_it_has_changed(tmp_path):
+def test_a_file_is_run_again_only_when_it_has_changed(tmp_path: Path) -> None:
     file = tmp_path / "twice.py"
     file.write_text(
         "import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''One.'''\n"
@@ -84,7 +85,7 @@ def test_a_file_is_run_again_only_when_it_has_changed(tmp_path):
     assert find_method(f"{file}:Twice").line() == "Another."
 
 
-def test_two_files_may_have_classes_of_the_same_name(mine, tmp_path):
+def test_two_files_may_have_classes_of_the_same_name(mine: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = tmp_path / "other/mine.py"
     other.write_text(mine.read_text())
@@ -92,7 +93,7 @@ def test_two_files_may_have_classes_of_the_same_name(mine, tmp_path):
     assert "mine" not in METHODS
 
 
-def test_a_name_without_a_file_is_a_registered_method():
+def test_a_name_without_a_file_is_a_registered_method() -> None:
     assert find_method("fedavg") is FedAvg
     assert full_name("fedavg") == "fedavg"
     with pytest.raises(FedmapError, match="there is no method 'fedavgg'; did you mean 'fedavg'"):
@@ -123,7 +124,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_file_that_gives_no_method_is_refused_with_one_sentence(name, tmp_path, monkeypatch):
+def test_a_file_that_gives_no_method_is_refused_with_one_sentence(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)
     monkeypatch.chdir(tmp_path)

@@ -1,15 +1,16 @@
 """A world small enough to compute by hand: three clients that miss classes, a net of 88 weights,
 and its formula in plain torch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from fedmap import run
 from fedmap.client import Client
 from fedmap.data import synthetic
 from fedmap.federation import Federation
@@ -23,6 +24,7 @@ from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
 
 SEED = 3
+T = TypeVar("T")
 
 
 class Round(NamedTuple):
@@ -101,6 +103,14 @@ class World:
             for a, b in zip(one, other, strict=True)
         )
 
+    def record(self, method: str, net: str = "tiny", **params: Any) -> dict[str, Any]:
+        """What a run says of its only round."""
+        once: dict[str, Any] = {"net": net, "rounds": 1, "fraction": 1, "epochs": 1, "seed": SEED}
+        return run(method, self.federation, params=params, **once).rounds[0]
+
+    def mean(self, vectors: Iterable[Tensor]) -> Tensor:
+        return torch.stack(list(vectors)).mean(0)
+
     # The tiny net by its formula, for references that share nothing with the library but the
     # batches.
 
@@ -122,15 +132,38 @@ class World:
         lr: float = training.lr,
         momentum: float = training.momentum,
         decay: float = training.weight_decay,
+        clip: float | None = None,
     ) -> Tensor:
-        """w after one step on each batch; `loss` is a function of (w, x, y)."""
+        """w after one step on each batch; `loss` is a function of (w, x, y). No gradient is longer
+        than `clip`."""
         velocity = torch.zeros_like(w)
         for x, y in batches:
             at = w.clone().requires_grad_()
             (gradient,) = torch.autograd.grad(loss(at, x, y), at)
+            if clip is not None:
+                gradient = gradient * min(clip / float(gradient.norm()), 1)
             velocity = momentum * velocity + gradient + decay * w
             w = w - lr * velocity
         return w
+
+
+def present(value: T | None) -> T:
+    """The value, which must be there."""
+    assert value is not None
+    return value
+
+
+def models_taken(client: Client) -> list[Model]:
+    """The working models that the client takes from now on."""
+    taken: list[Model] = []
+    lend = client.model
+
+    def model(vector: Tensor) -> Model:
+        taken.append(lend(vector))
+        return taken[-1]
+
+    client.model = model
+    return taken
 
 
 @contextmanager

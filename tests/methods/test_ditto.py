@@ -2,18 +2,24 @@
 
 import pytest
 import torch
+from tests.methods.conftest import World, present
+from torch import Tensor
 
 from fedmap.errors import FedmapError
-from fedmap.methods.ditto import Ditto
+from fedmap.methods.ditto import Ditto, DittoParams
 from fedmap.methods.fedavg import FedAvg
 
 
 @pytest.mark.parametrize("weight", [0, 0.1, 5])
-def test_the_global_model_is_fedavgs_to_the_bit_for_every_lambda(world, weight):
+def test_the_global_model_is_fedavgs_to_the_bit_for_every_lambda(
+    world: World, weight: float
+) -> None:
     assert world.same(world.play(Ditto(weight=weight), rounds=3), world.play(FedAvg(), rounds=3))
 
 
-def test_with_lambda_0_a_personal_model_is_trained_on_the_clients_own_data_alone(world):
+def test_with_lambda_0_a_personal_model_is_trained_on_the_clients_own_data_alone(
+    world: World,
+) -> None:
     history = world.play(Ditto(weight=0))
     v = world.initial().vector
     for round in (1, 2):
@@ -22,13 +28,13 @@ def test_with_lambda_0_a_personal_model_is_trained_on_the_clients_own_data_alone
         assert torch.allclose(history[round - 1].personal[0]["model"], v, atol=1e-6)
 
 
-def test_with_lambda_0_other_clients_do_not_matter(world):
+def test_with_lambda_0_other_clients_do_not_matter(world: World) -> None:
     alone = world.play(Ditto(weight=0), selected=[[0], [0]])
     together = world.play(Ditto(weight=0), selected=[[0, 1, 2], [0, 1]])
     assert torch.equal(alone[1].personal[0]["model"], together[1].personal[0]["model"])
 
 
-def test_personal_models_agree_with_the_formula(world):
+def test_personal_models_agree_with_the_formula(world: World) -> None:
     strength = 0.7
     history = world.play(Ditto(weight=strength))
     w = world.initial().vector
@@ -40,24 +46,17 @@ def test_personal_models_agree_with_the_formula(world):
             half = len(batches) // 2
             uploads.append(world.sgd(w, batches[:half], world.cross_entropy))
 
-            def loss(v, x, y, w=w):
+            def loss(v: Tensor, x: Tensor, y: Tensor, w: Tensor = w) -> Tensor:
                 return world.cross_entropy(v, x, y) + strength / 2 * (v - w).square().sum()
 
             own[k] = world.sgd(own[k], batches[half:], loss)
             assert torch.allclose(history[round - 1].personal[k]["model"], own[k], atol=1e-6)
-        w = torch.stack(uploads).mean(0)
+        w = world.mean(uploads)
 
 
-def test_a_strong_pull_holds_the_personal_model_near_the_download(world):
-    loose, tight = (
-        world.play(Ditto(weight=weight), 1, momentum=0)[0].personal[0]["model"] for weight in (0, 9)
-    )
-    w = world.initial().vector
-    assert (tight - w).norm() < 0.3 * (loose - w).norm()
-
-
-def test_statistics_of_batch_norm_are_not_pulled(world):
-    method, net = Ditto(weight=1), "tiny-bn"
+def test_statistics_of_batch_norm_are_not_pulled(world: World) -> None:
+    method: Ditto[DittoParams] = Ditto(weight=1)
+    net = "tiny-bn"
     down, state = method.start(world.initial(net)), method.client_state(world.initial(net))
     shifted = {"model": down["model"].clone()}
     shifted["model"][world.initial(net).weight_count :] += 1
@@ -68,23 +67,23 @@ def test_statistics_of_batch_norm_are_not_pulled(world):
     assert torch.equal(kept, other)
 
 
-def test_a_client_keeps_its_model_from_its_first_participation_on(world):
-    method = Ditto()
+def test_a_client_keeps_its_model_from_its_first_participation_on(world: World) -> None:
+    method: Ditto[DittoParams] = Ditto()
     assert method.kept_personal(method.client_state(world.initial())) is None
     first, second = world.play(method, selected=[[0, 1], [1, 2]])
-    assert torch.equal(method.kept_personal(second.states[0])["model"], first.personal[0]["model"])
-    assert not torch.equal(
-        method.kept_personal(second.states[1])["model"], first.personal[1]["model"]
-    )
+    kept, newer = (present(method.kept_personal(second.states[k]))["model"] for k in (0, 1))
+    assert torch.equal(kept, first.personal[0]["model"])
+    assert torch.equal(newer, second.personal[1]["model"])
+    assert not torch.equal(newer, first.personal[1]["model"])
 
 
-def test_only_fedavgs_model_moves(world):
+def test_only_fedavgs_model_moves(world: World) -> None:
     (only,) = world.play(Ditto(), 1)
     assert only.up[0].keys() == Ditto().download(only.server).keys() == {"model"}
     assert only.up[0]["model"].shape == (88,)
     assert not torch.equal(only.up[0]["model"], only.personal[0]["model"])
 
 
-def test_a_negative_lambda_is_refused():
+def test_a_negative_lambda_is_refused() -> None:
     with pytest.raises(FedmapError, match=r"method ditto: weight is -0\.1"):
         Ditto(weight=-0.1)

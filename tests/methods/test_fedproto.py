@@ -2,22 +2,30 @@
 
 import pytest
 import torch
+from tests.methods.conftest import World, present
+from torch import Tensor
 
 from fedmap.errors import FedmapError
-from fedmap.methods import Server, Upload
+from fedmap.methods import Upload
 from fedmap.methods.fedproto import FedProto
 
 
-def test_two_rounds_agree_with_the_formula(world):
+def test_two_rounds_agree_with_the_formula(world: World) -> None:
     history = world.play(FedProto(weight=0.7))
     own = {k: world.initial().vector for k in range(3)}
-    prototypes = {}
+    prototypes: dict[int, Tensor] = {}
     for round in (1, 2):
-        collected = {c: [] for c in range(4)}
+        collected: dict[int, list[Tensor]] = {c: [] for c in range(4)}
         for k in range(3):
-            seen = []
+            seen: list[tuple[Tensor, int]] = []
 
-            def loss(w, x, y, known=prototypes, seen=seen):
+            def loss(
+                w: Tensor,
+                x: Tensor,
+                y: Tensor,
+                known: dict[int, Tensor] = prototypes,
+                seen: list[tuple[Tensor, int]] = seen,
+            ) -> Tensor:
                 h = world.features(w, x)
                 seen.extend(zip(h.detach(), y.tolist(), strict=True))
                 away = [
@@ -32,13 +40,13 @@ def test_two_rounds_agree_with_the_formula(world):
             an_epoch = -(-world.client(k, round).samples // 8)
             seen = seen[-sum(len(y) for _, y in batches[-an_epoch:]) :]
             for c in {c for _, c in seen}:
-                collected[c].append(torch.stack([h for h, label in seen if label == c]).mean(0))
-        prototypes = {c: torch.stack(rows).mean(0) for c, rows in collected.items() if rows}
+                collected[c].append(world.mean(h for h, label in seen if label == c))
+        prototypes = {c: world.mean(rows) for c, rows in collected.items() if rows}
         for c, prototype in prototypes.items():
             assert torch.allclose(history[round - 1].server["prototypes"][c], prototype, atol=1e-6)
 
 
-def test_without_pull_each_client_trains_alone(world):
+def test_without_pull_each_client_trains_alone(world: World) -> None:
     alone = world.play(FedProto(weight=0), selected=[[0], [0]])
     together = world.play(FedProto(weight=0))
     pulled = world.play(FedProto(weight=1))
@@ -46,67 +54,64 @@ def test_without_pull_each_client_trains_alone(world):
     assert not torch.equal(pulled[1].personal[0]["model"], together[1].personal[0]["model"])
 
 
-def test_classes_that_nobody_has_shown_yet_do_not_pull(world):
-    # Only client 2, which holds class 3 alone, takes part at first; client 0 has the classes 0 and
-    # 1.
+def test_classes_that_nobody_has_shown_yet_do_not_pull(world: World) -> None:
+    # Only client 2, which holds class 3 alone, takes part at first; client 0 holds 0 and 1.
     pulled, free = (world.play(FedProto(weight=weight), selected=[[2], [0]]) for weight in (5, 0))
     assert pulled[0].server["known"].tolist() == [0, 0, 0, 1]
     assert torch.equal(pulled[1].personal[0]["model"], free[1].personal[0]["model"])
 
 
-def test_a_class_that_nobody_of_the_round_holds_keeps_its_prototype(world):
+def test_a_class_that_nobody_of_the_round_holds_keeps_its_prototype(world: World) -> None:
     first, second = world.play(FedProto(), selected=[[0, 1, 2], [0, 1]])
     assert first.server["known"].tolist() == second.server["known"].tolist() == [1, 1, 1, 1]
     assert torch.equal(first.server["prototypes"][3], second.server["prototypes"][3])
     assert not torch.equal(first.server["prototypes"][0], second.server["prototypes"][0])
 
 
-def test_a_prototype_is_the_mean_over_the_clients_that_hold_the_class(world):
+def test_a_prototype_is_the_mean_over_the_clients_that_hold_the_class(world: World) -> None:
     method = FedProto()
     nothing = torch.zeros(4, 8)
     one, other = ({"prototypes": nothing.clone(), "known": torch.zeros(4)} for _ in range(2))
     one["prototypes"][1], one["known"][1] = 2.0, 1
     other["prototypes"][1:3], other["known"][1:3] = 4.0, 1
-    hall = Server(1, 3, world.training, world.models().model, torch.zeros(0, 6), None)
+    server = world.setup(method).server(1)
     uploads = [
         Upload(0, 1 / 3, one),
         Upload(1, 1 / 3, other),
         Upload(2, 1 / 3, {"prototypes": nothing, "known": torch.zeros(4)}),
     ]
-    state = method.aggregate(hall, method.start(world.initial()), uploads)
+    state = method.aggregate(server, method.start(world.initial()), uploads)
     assert torch.allclose(state["prototypes"], torch.tensor([0.0, 3, 4, 0])[:, None].expand(4, 8))
     assert state["known"].tolist() == [0, 1, 1, 0]
 
 
-def test_prototypes_move_and_models_stay(world):
+def test_prototypes_move_and_models_stay(world: World) -> None:
     method = FedProto()
     (only,) = world.play(method, 1)
     assert method.global_model(only.server) is None
     for sent in (only.up[2], method.download(only.server)):
-        assert {name: tuple(value.shape) for name, value in sent.items()} == {
-            "prototypes": (4, 8),
-            "known": (4,),
-        }
+        shapes = {name: tuple(value.shape) for name, value in sent.items()}
+        assert shapes == {"prototypes": (4, 8), "known": (4,)}
     assert only.up[2]["known"].tolist() == [0, 0, 0, 1]  # which classes, but not how many samples
     assert not only.up[2]["prototypes"][:3].any()
 
 
-def test_a_client_keeps_its_model_from_its_first_participation_on(world):
+def test_a_client_keeps_its_model_from_its_first_participation_on(world: World) -> None:
     method = FedProto()
     assert method.kept_personal(method.client_state(world.initial())) is None
     first, second = world.play(method, selected=[[0, 1], [1]])
-    assert torch.equal(method.kept_personal(second.states[0])["model"], first.personal[0]["model"])
-    assert torch.equal(
-        method.downloaded({}, second.states[1])["model"], second.personal[1]["model"]
-    )
+    kept = present(method.kept_personal(second.states[0]))
+    assert torch.equal(kept["model"], first.personal[0]["model"])
+    before = present(method.downloaded({}, second.states[1]))
+    assert torch.equal(before["model"], second.personal[1]["model"])
 
 
-def test_batch_norm_nets_are_kept_whole(world):
+def test_batch_norm_nets_are_kept_whole(world: World) -> None:
     (only,) = world.play(FedProto(), 1, net="tiny-bn")
     count = world.initial("tiny-bn").weight_count
     assert not torch.equal(only.personal[0]["model"][count:], world.initial("tiny-bn").buffers)
 
 
-def test_a_negative_lambda_is_refused():
+def test_a_negative_lambda_is_refused() -> None:
     with pytest.raises(FedmapError, match=r"method fedproto: weight is -1"):
         FedProto(weight=-1)

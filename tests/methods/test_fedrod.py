@@ -3,16 +3,21 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.methods.conftest import World, present
+from torch import Tensor
 
+from fedmap.client import Client
 from fedmap.errors import FedmapError
-from fedmap.losses import balanced_shift
+from fedmap.losses import Loss, balanced_shift
 from fedmap.methods import Method
 from fedmap.methods.fedrod import FedROD
+from fedmap.values import Values
 
 
-@pytest.mark.parametrize("gamma", [1, 0.25])
-def test_two_rounds_agree_with_the_formula(world, gamma):
-    history = world.play(FedROD(gamma=gamma))
+@pytest.mark.parametrize(("gamma", "clip"), [(1, None), (0.25, None), (1, 0.3)])
+def test_two_rounds_agree_with_the_formula(world: World, gamma: float, clip: float | None) -> None:
+    """The clip holds for the gradient of the model and the personal head as one vector."""
+    history = world.play(FedROD(gamma=gamma), clip=clip)
     w = world.initial().vector
     heads = {k: torch.zeros(32) for k in range(3)}
     for round in (1, 2):
@@ -21,54 +26,53 @@ def test_two_rounds_agree_with_the_formula(world, gamma):
             n = world.federation.counts[k].double()
             has = n > 0
 
-            def loss(both, x, y, has=has, n=n):
+            def loss(
+                both: Tensor, x: Tensor, y: Tensor, has: Tensor = has, n: Tensor = n
+            ) -> Tensor:
                 g, h = world.logits(both[:88], x), world.features(both[:88], x)
-                balanced = (
-                    torch.exp(g.double()) * n.pow(gamma) * has
-                )  # the softmax by its definition, in odds
+                # The softmax by its definition, in odds.
+                balanced = torch.exp(g.double()) * n.pow(gamma) * has
                 generic = -(balanced[torch.arange(len(y)), y] / balanced.sum(1)).log().mean()
                 p = g.detach() + h.detach() @ both[88:].view(4, 8).T
                 return generic + F.cross_entropy(p, y)
 
-            both = world.sgd(torch.cat([w, heads[k]]), world.batches(k, round), loss)
-            assert torch.allclose(history[round - 1].up[k]["model"], both[:88], atol=1e-5)
-            assert torch.allclose(
-                history[round - 1].states[k]["head"].flatten(), both[88:], atol=1e-5
-            )
+            start = torch.cat([w, heads[k]])
+            both = world.sgd(start, world.batches(k, round), loss, clip=clip)
+            ours, head = history[round - 1].up[k]["model"], history[round - 1].states[k]["head"]
+            assert torch.allclose(ours, both[:88], atol=1e-5)
+            assert torch.allclose(head.flatten(), both[88:], atol=1e-5)
             heads[k] = both[88:]
             uploads.append(both[:88])
-        w = torch.stack(uploads).mean(0)
+        w = world.mean(uploads)
         assert torch.allclose(history[round - 1].server["model"], w, atol=1e-5)
 
 
-def test_personal_heads_leave_no_trace_in_the_global_model(world):
+def test_personal_heads_leave_no_trace_in_the_global_model(world: World) -> None:
     class Balanced(Method):
         """FedAvg with the balanced softmax and nothing else."""
 
-        def local_loss(self, client, down, state):
-            return lambda model, x, y: F.cross_entropy(
-                model(x) + balanced_shift(client.counts, 1), y
-            )
+        def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
+            shift = balanced_shift(client.counts, 1)
+            return lambda model, x, y: F.cross_entropy(model(x) + shift, y)
 
     assert world.same(world.play(FedROD()), world.play(Balanced()))
 
 
 @pytest.mark.parametrize("gamma", [1, 0.5, 0])
-def test_proxies_of_missing_classes_do_not_move(world, gamma):
+def test_proxies_of_missing_classes_do_not_move(world: World, gamma: float) -> None:
     (only,) = world.play(FedROD(gamma=gamma), 1, weight_decay=0)
     moved = (only.up[0]["model"] != world.initial().vector)[56:].view(4, 8).any(1)
     assert moved.tolist() == [True, True, False, False]  # client 0 has the classes 0 and 1
 
 
-def test_the_balanced_shift_is_the_logarithm_of_the_counts_and_masks_what_is_missing():
+def test_the_balanced_shift_is_the_logarithm_of_the_counts_and_masks_what_is_missing() -> None:
     shift = balanced_shift(torch.tensor([1, 0, 10]), 0.5)
     assert torch.allclose(shift, torch.tensor([0, -torch.inf, 0.5 * torch.tensor(10.0).log()]))
-    assert torch.equal(
-        balanced_shift(torch.tensor([1, 0, 10]), 0), torch.tensor([0, -torch.inf, 0])
-    )
+    masked = balanced_shift(torch.tensor([1, 0, 10]), 0)
+    assert torch.equal(masked, torch.tensor([0, -torch.inf, 0]))
 
 
-def test_a_client_predicts_with_the_sum_of_both_heads(world):
+def test_a_client_predicts_with_the_sum_of_both_heads(world: World) -> None:
     method = FedROD()
     personal = world.play(method, 1)[0].personal[1]
     x, _ = world.client(1, 1).test_data
@@ -77,22 +81,22 @@ def test_a_client_predicts_with_the_sum_of_both_heads(world):
     assert torch.allclose(method.predictor(world.models(), personal)(x), expected, atol=1e-6)
 
 
-def test_before_a_client_has_trained_it_predicts_like_the_global_model(world):
+def test_before_a_client_has_trained_it_predicts_like_the_global_model(world: World) -> None:
     method = FedROD()
     down = method.download(method.start(world.initial()))
-    personal = method.downloaded(down, method.client_state(world.initial()))
+    personal = present(method.downloaded(down, method.client_state(world.initial())))
     x, _ = world.client(0, 1).test_data
     assert torch.equal(method.predictor(world.models(), personal)(x), world.initial()(x))
 
 
-def test_batch_norm_nets_work(world):
+def test_batch_norm_nets_work(world: World) -> None:
     (only,) = world.play(FedROD(), 1, net="tiny-bn")
     count = world.initial("tiny-bn").weight_count
     assert torch.isfinite(only.server["model"]).all()
     assert not torch.equal(only.server["model"][count:], world.initial("tiny-bn").buffers)
 
 
-def test_personal_heads_stay(world):
+def test_personal_heads_stay(world: World) -> None:
     method = FedROD()
     (only,) = world.play(method, 1)
     assert only.up[0].keys() == method.download(only.server).keys() == {"model"}
@@ -100,6 +104,6 @@ def test_personal_heads_stay(world):
     assert only.states[0]["head"].any()
 
 
-def test_a_negative_gamma_is_refused():
+def test_a_negative_gamma_is_refused() -> None:
     with pytest.raises(FedmapError, match=r"method fedrod: gamma is -1"):
         FedROD(gamma=-1)

@@ -123,6 +123,26 @@ class World:
     def cross_entropy(self, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return -torch.log_softmax(self.logits(w, x), 1)[torch.arange(len(y)), y].mean()
 
+    def mmd(self, h: Tensor, other: Tensor) -> Tensor:
+        """Eq. 12, pair by pair."""
+        both = torch.cat([h, other])
+        squared = (both[:, None] - both[None]).square().sum(2)
+        bandwidth = float(squared.detach().sum()) / (len(both) * (len(both) - 1)) + 1e-8
+        kernel = torch.stack([torch.exp(-squared / (bandwidth * 2.0**i)) for i in range(-2, 3)])
+        signs = torch.cat([torch.ones(len(h)) / len(h), -torch.ones(len(other)) / len(other)])
+        return signs @ kernel.sum(0) @ signs
+
+    def taught(
+        self, w: Tensor, x: Tensor, y: Tensor, hpm: Tensor, share: float, transfer: str = "kd"
+    ) -> Tensor:
+        """Eq. 13 with a temperature of 4."""
+        if transfer == "kd":
+            p, q = (torch.softmax(self.logits(at, x) / 4, 1) for at in (hpm, w))
+            knowledge = 16 * (p * (p / q).log()).sum(1).mean()
+        else:
+            knowledge = self.mmd(self.features(w, x), self.features(hpm, x))
+        return (1 - share) * self.cross_entropy(w, x, y) + share * knowledge
+
     def sgd(
         self,
         w: Tensor,

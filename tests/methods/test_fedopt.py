@@ -87,3 +87,13 @@ def test_only_the_model_moves_and_the_optimizer_stays_on_the_server(world: World
 def test_a_parameter_outside_its_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(FedmapError, match=next(iter(wrong))):
         FedOpt(**wrong)
+
+
+def test_presets_are_the_optimizers_with_their_rates() -> None:
+    found = {name: FedOpt(preset=name).params for name in FedOpt.presets}
+    assert {name: (p.optimizer, p.server_lr, p.momentum) for name, p in found.items()} == {
+        "fedavgm": ("sgd", 0.1, 0.9),
+        "fedadam": ("adam", 0.01, 0.9),
+        "fedyogi": ("yogi", 0.01, 0.9),
+        "fedadagrad": ("adagrad", 0.01, 0.0),
+    }

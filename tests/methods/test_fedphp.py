@@ -1,61 +1,64 @@
-from typing import Any
+"""FedPHP: its limits, two equations, and what moves."""
 
+import pytest
 import torch
+from tests.methods.conftest import World, present
+from torch import Tensor
 
-import fedmap
-from fedmap.federation import Federation
-
-SETTINGS: dict[str, Any] = {
-    "net": "tiny",
-    "rounds": 3,
-    "fraction": 0.5,
-    "epochs": 1,
-    "batch": 8,
-    "lr": 0.1,
-}
+from fedmap import FedmapError
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fedphp import FedPHP
 
 
-def weights(net: Any) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in net.parameters()])
+@pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
+def test_with_weight_zero_its_global_model_is_fedavgs_to_the_bit(world: World, net: str) -> None:
+    assert world.same(world.play(FedPHP(weight=0), 3, net=net), world.play(FedAvg(), 3, net=net))
 
 
-def test_with_weight_zero_its_global_model_is_fedavgs_to_the_bit(federation: Federation) -> None:
-    ours, fedavg = (
-        fedmap.run(name, federation, params=p, **SETTINGS)
-        for name, p in (("fedphp", {"weight": 0.0}), ("fedavg", {}))
-    )
-    assert torch.equal(weights(ours.global_model), weights(fedavg.global_model))
+def test_the_teacher_matters_only_from_the_second_participation_on(world: World) -> None:
+    ours, fedavg = world.play(FedPHP(weight=0.5)), world.play(FedAvg())
+    assert world.same(ours[:1], fedavg[:1])
+    assert not world.same(ours[1:], fedavg[1:])
 
 
-def test_the_first_hpm_is_the_trained_model_itself(federation: Federation) -> None:
-    once = SETTINGS | {"rounds": 1, "fraction": 1.0}
-    ours = fedmap.run("fedphp", federation, **once)
-    mean = sum(weights(ours.personal_model(k)) for k in range(6)) / 6
-    torch.testing.assert_close(weights(ours.global_model), mean)
+@pytest.mark.parametrize("transfer", ["kd", "mmd"])
+def test_three_rounds_agree_with_eq_13_and_eq_10(world: World, transfer: str) -> None:
+    w, hpms = world.initial().vector, dict[int, Tensor]()
+    method = FedPHP(weight=0.3, transfer=transfer, hpm_momentum=0.6)
+    for round, played in enumerate(world.play(method, 3), 1):
+        uploads = []
+        for k in range(3):
+            hpm = hpms.get(k)
+
+            def loss(w: Tensor, x: Tensor, y: Tensor, hpm: Tensor | None = hpm) -> Tensor:
+                if hpm is None:
+                    return world.cross_entropy(w, x, y)
+                return world.taught(w, x, y, hpm, 0.3, transfer)
+
+            uploads.append(world.sgd(w, world.batches(k, round), loss))
+            mu = 0.6 * (round - 1) / 4  # Q T = 4 participations are expected
+            hpms[k] = (1 - mu) * uploads[k] + mu * hpms.get(k, uploads[k])
+            torch.testing.assert_close(played.personal[k]["model"], hpms[k], rtol=1e-4, atol=1e-5)
+        w = world.mean(uploads)
+        torch.testing.assert_close(played.server["model"], w, rtol=1e-4, atol=1e-5)
 
 
-def test_with_full_momentum_a_later_hpm_stays_nearer_to_the_earlier_one(
-    federation: Federation,
-) -> None:
-    """mu = 0 keeps only the newest model; mu = 0.9 mixes the older ones in."""
-    often = SETTINGS | {"fraction": 1.0}
-    none, much = (
-        fedmap.run("fedphp", federation, params={"hpm_momentum": mu, "weight": 0.0}, **often)
-        for mu in (0.0, 0.9)
-    )
-    assert torch.equal(weights(none.global_model), weights(much.global_model))
-    assert not torch.equal(weights(none.personal_model(0)), weights(much.personal_model(0)))
+def test_a_client_keeps_its_hpm_from_its_first_participation_on(world: World) -> None:
+    method = FedPHP()
+    assert method.kept_personal(method.client_state(world.initial())) is None
+    first, second = world.play(method, selected=[[0, 1], [1, 2]])
+    kept = present(method.kept_personal(second.states[0]))
+    assert torch.equal(kept["model"], first.personal[0]["model"])
 
 
-def test_the_teacher_matters_only_from_the_second_participation_on(federation: Federation) -> None:
-    for rounds, same in ((1, True), (2, False)):
-        runs = [
-            fedmap.run(
-                "fedphp",
-                federation,
-                params={"weight": w},
-                **SETTINGS | {"rounds": rounds, "fraction": 1.0},
-            )
-            for w in (0.0, 0.5)
-        ]
-        assert torch.equal(*(weights(run.global_model) for run in runs)) is same
+def test_only_the_model_moves_each_way(world: World) -> None:
+    record = world.record("fedphp")
+    assert record["bytes_down"] == record["bytes_up"] == 3 * 88 * 4
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"weight": 1.1}, {"temperature": 0}, {"hpm_momentum": -0.1}, {"transfer": "all"}]
+)
+def test_values_out_of_range_are_refused(wrong: dict[str, float | str]) -> None:
+    with pytest.raises(FedmapError, match=next(iter(wrong))):
+        FedPHP(**wrong)

@@ -1,55 +1,55 @@
-from typing import Any
+"""FedRS: its limits and its equation."""
 
 import pytest
 import torch
+import torch.nn.functional as F
+from tests.methods.conftest import World
+from torch import Tensor
 
-import fedmap
-from fedmap.federation import Federation
+from fedmap import FedmapError
+from fedmap.methods.fedavg import FedAvg
 from fedmap.methods.fedrs import FedRS
-from fedmap.nets import build
-
-SETTINGS: dict[str, Any] = {
-    "net": "tiny",
-    "rounds": 2,
-    "fraction": 1.0,
-    "epochs": 1,
-    "batch": 8,
-    "lr": 0.1,
-}
 
 
-def proxies(result: fedmap.Result) -> torch.Tensor:
-    return result.global_model.classifier.weight.detach()  # type: ignore[union-attr,return-value]
+@pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
+def test_with_alpha_one_it_is_fedavg_to_the_bit(world: World, net: str) -> None:
+    assert world.same(world.play(FedRS(alpha=1), net=net), world.play(FedAvg(), net=net))
 
 
-def test_with_alpha_one_it_is_fedavg_to_the_bit(federation: Federation) -> None:
-    ours, fedavg = (
-        fedmap.run(name, federation, params=p, **SETTINGS)
-        for name, p in (("fedrs", {"alpha": 1.0}), ("fedavg", {}))
-    )
-    for a, b in zip(ours.global_model.parameters(), fedavg.global_model.parameters(), strict=True):  # type: ignore[union-attr]
-        assert torch.equal(a, b)
+@pytest.mark.parametrize("mode", ["binary", "soft", "share"])
+def test_two_rounds_agree_with_the_softmax_of_scaled_logits(world: World, mode: str) -> None:
+    w = world.initial().vector
+    for round, played in enumerate(world.play(FedRS(alpha=0.3, mode=mode)), 1):
+        uploads = []
+        for k in range(3):
+            n = torch.bincount(world.client(k, 1).train_data[1], minlength=4)
+            scale = {
+                "binary": torch.where(n > 0, 1, 0.3),
+                "soft": 0.3 + 0.7 * n / n.max(),
+                "share": n / n.sum(),
+            }[mode]
+
+            def loss(w: Tensor, x: Tensor, y: Tensor, scale: Tensor = scale) -> Tensor:
+                return F.cross_entropy(world.logits(w, x) * scale, y)
+
+            uploads.append(world.sgd(w, world.batches(k, round), loss))
+        w = world.mean(uploads)
+        torch.testing.assert_close(played.server["model"], w)
 
 
-def test_with_alpha_zero_a_class_that_nobody_has_keeps_its_proxy(federation: Federation) -> None:
-    x, y = federation.dataset.train_x, federation.dataset.train_y
-    without = Federation.from_arrays(
-        [(x[y < 3][i::2], y[y < 3][i::2]) for i in (0, 1)], classes=["a", "b", "c", "d"]
-    )
-    settings = SETTINGS | {"weight_decay": 0.0}
-    start = build("tiny", (6,), 4, 0).classifier.weight
-    restricted, plain = (
-        fedmap.run("fedrs", without, params={"alpha": alpha}, **settings) for alpha in (0.0, 1.0)
-    )
-    torch.testing.assert_close(
-        proxies(restricted)[3], start[3].detach(), rtol=0, atol=1e-7
-    )  # the server's mean may round
-    assert (proxies(plain)[3] - start[3]).norm() > 0.1
+def test_with_alpha_zero_the_proxies_of_missing_classes_do_not_move(world: World) -> None:
+    (only,) = world.play(FedRS(alpha=0), 1, weight_decay=0)
+    moved = (only.up[0]["model"] != world.initial().vector)[56:].view(4, 8).any(1)
+    assert moved.tolist() == [True, True, False, False]  # client 0 has the classes 0 and 1
+
+
+def test_only_the_model_moves_each_way(world: World) -> None:
+    record = world.record("fedrs")
+    assert record["bytes_down"] == record["bytes_up"] == 3 * 88 * 4
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1])
 def test_alpha_is_a_share(alpha: float) -> None:
-    with pytest.raises(
-        fedmap.FedmapError, match=r"method fedrs: alpha is .* allowed: number from 0 up to 1"
-    ):
+    sentence = "method fedrs: alpha is .* allowed: number from 0 up to 1"
+    with pytest.raises(FedmapError, match=sentence):
         FedRS(alpha=alpha)

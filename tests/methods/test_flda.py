@@ -29,8 +29,8 @@ def test_two_rounds_agree_with_the_formula(world: World, clip: float | None) -> 
     method = FLDA()
     history = world.play(method, clip=clip)
     w = world.initial().vector
-    start = method.client_state(world.initial())
-    private = {k: torch.cat([start["private"], start["gate"]]) for k in range(3)}
+    state = method.client_state(world.initial())
+    private = {k: torch.cat([state["private"], state["gate"]]) for k in range(3)}
 
     def loss(all_three: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return -torch.log_softmax(mixed(world, all_three, x), 1)[torch.arange(len(y)), y].mean()

@@ -1,192 +1,176 @@
-from copy import deepcopy
-from typing import Any
+"""MAP: its limits, Algorithm 1 by its equations, the moving average of the HPM and its batch norm,
+the schedules."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from tests.methods.conftest import World, present
+from torch import Tensor
 
-import fedmap
-from fedmap.client import Client
-from fedmap.federation import Federation
-from fedmap.methods.map import MAP
+from fedmap import FedmapError, client
+from fedmap.methods import AnyMethod
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fedphp import FedPHP
+from fedmap.methods.fedrs import FedRS
+from fedmap.methods.map import MAP, MAPParams
 from fedmap.methods.parts.hpm import HPMParams, inherit, no_hpm
-from fedmap.nets import build
-from fedmap.simulate import Settings
-from fedmap.simulate.tasks import Setup
+from fedmap.methods.scamap import ScaMAP
 from fedmap.values import number
-from fedmap.vector import Model
-
-SETTINGS: dict[str, Any] = {
-    "net": "tiny",
-    "rounds": 2,
-    "fraction": 1.0,
-    "epochs": 1,
-    "batch": 8,
-    "lr": 0.1,
-}
 
 
-@pytest.fixture(scope="module")
-def three(federation: Federation) -> Federation:
-    """Three clients with two of the four classes each."""
-    x, y = federation.dataset.train_x, federation.dataset.train_y
-    return Federation.from_arrays(
-        [(x[here], y[here]) for here in (y < 2, (y > 0) & (y < 3), y > 1)]
-    )
+@pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
+def test_without_its_two_ideas_it_is_fedavg_to_the_bit(world: World, net: str) -> None:
+    ours = world.play(MAP(alpha=1, weight=0, stage_one=1, stage_two=0), net=net)
+    assert world.same(ours, world.play(FedAvg(), net=net))
 
 
-def a_client(federation: Federation, number: int, round: int) -> Client:
-    training = Settings(rounds=2, fraction=1, epochs=1, batch=8, lr=0.1, net="tiny")
-    return Setup(training, federation).client(number, round)
-
-
-def weights(net: nn.Module | None) -> torch.Tensor:
-    assert net is not None
-    return torch.cat([p.detach().flatten() for p in net.parameters()])
-
-
-def test_without_its_two_ideas_it_is_fedavg_to_the_bit(federation: Federation) -> None:
-    off = {"alpha": 1.0, "weight": 0.0, "stage_one": 1.0, "stage_two": 0.0}
-    ours, fedavg = (
-        fedmap.run("map", federation, params=off, **SETTINGS),
-        fedmap.run("fedavg", federation, **SETTINGS),
-    )
-    assert torch.equal(weights(ours.global_model), weights(fedavg.global_model))
-    assert [r["train_loss"] for r in ours.rounds] == [r["train_loss"] for r in fedavg.rounds]
-
-
-def test_only_the_first_stage_is_uploaded(federation: Federation) -> None:
-    """Whatever happens in stage two, the global model is the one of stage one alone."""
-    half = {"stage_one": 0.5, "alpha": 0.5}
-    short = fedmap.run("map", federation, params=half | {"stage_two": 0.0}, **SETTINGS)
-    long = fedmap.run(
-        "map", federation, params=half | {"stage_two": 0.5, "weight": 0.1}, **SETTINGS
-    )
-    assert torch.equal(weights(short.global_model), weights(long.global_model))
-    assert not torch.equal(weights(short.personal_model(0)), weights(long.personal_model(0)))
-
-
-def train(net: nn.Module, batches: list[Any], loss: Any) -> None:
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-5)
-    for x, y in batches:
-        optimizer.zero_grad()
-        loss(net, x, y).backward()
-        optimizer.step()
-
-
-@pytest.mark.parametrize("transfer", ["kd", "mmd"])
-def test_two_rounds_of_three_clients_agree_with_algorithm_1_in_plain_torch(
-    three: Federation, transfer: str
+@pytest.mark.parametrize("mode", ["binary", "soft", "share"])
+def test_its_global_model_is_fedrss_to_the_bit_whatever_stage_two_does(
+    world: World, mode: str
 ) -> None:
-    alpha, lam = 0.4, 0.2
-    params = {"alpha": alpha, "weight": lam, "transfer": transfer, "preset": "printed"}
-    result = fedmap.run("map", three, params=params, **SETTINGS)
+    ours = world.play(MAP(alpha=0.5, mode=mode, stage_two=0.5, weight=0.3), 3)
+    fedrs = world.play(FedRS(alpha=0.5, mode=mode), 3)
+    assert world.same(ours, fedrs)
+    assert not torch.equal(ours[0].personal[0]["model"], ours[0].up[0]["model"])
 
-    server = build("tiny", (6,), 4, 0)
-    hpms: dict[int, nn.Module] = {}
-    for round in (1, 2):
+
+@pytest.mark.parametrize(("transfer", "share"), [("kd", 0.2), ("mmd", 0.2), ("kd", 1)])
+def test_three_rounds_agree_with_algorithm_1(world: World, transfer: str, share: float) -> None:
+    """Stage two goes on in the stream of batches, with a fresh momentum and its own rate."""
+    method: MAP[MAPParams] = MAP(
+        alpha=0.4, transfer=transfer, weight=share, hpm_momentum=0.8,
+        stage_one=0.5, stage_two=1, stage_two_lr=0.3,
+    )  # fmt: skip
+    scale = torch.tensor([[1, 1, 0.4, 0.4], [0.4, 1, 1, 0.4], [0.4, 0.4, 0.4, 1]])
+    w, hpms = world.initial().vector, dict[int, Tensor]()
+    for round, played in enumerate(world.play(method, 3), 1):
         uploads = []
         for k in range(3):
-            client = a_client(three, k, round)
-            batches = list(client.batches(client.steps))
-            net = deepcopy(server)
-            scale = torch.tensor([1.0 if c in client.train_data[1] else alpha for c in range(4)])
-            train(
-                net,
-                batches[: client.steps // 2],
-                lambda net, x, y, a=scale: F.cross_entropy(net(x) * a, y),
-            )
-            uploads.append(deepcopy(net))
             hpm = hpms.get(k)
 
-            def taught(
-                net: nn.Module, x: torch.Tensor, y: torch.Tensor, hpm: nn.Module | None = hpm
-            ) -> torch.Tensor:
+            def restricted(w: Tensor, x: Tensor, y: Tensor, scale: Tensor = scale[k]) -> Tensor:
+                return F.cross_entropy(world.logits(w, x) * scale, y)
+
+            def taught(w: Tensor, x: Tensor, y: Tensor, hpm: Tensor | None = hpm) -> Tensor:
                 if hpm is None:
-                    return F.cross_entropy(net(x), y)
-                if transfer == "kd":
-                    p, q = (hpm(x).detach() / 4).softmax(1), (net(x) / 4).softmax(1)
-                    kt = 16 * (p * (p.log() - q.log())).sum(1).mean()
-                else:
-                    h = torch.cat([net.features(x), hpm.features(x).detach()])
-                    d = (h[:, None] - h[None]).square().sum(2)
-                    b = d.detach().sum() / (len(h) ** 2 - len(h)) + 1e-8
-                    kernel = sum(torch.exp(-d / (b * f)) for f in (0.25, 0.5, 1, 2, 4))
-                    n = len(x)
-                    kt = (kernel[:n, :n] + kernel[n:, n:] - kernel[:n, n:] - kernel[n:, :n]).mean()
-                return (1 - lam) * F.cross_entropy(net(x), y) + lam * kt
+                    return world.cross_entropy(w, x, y)
+                return world.taught(w, x, y, hpm, share, transfer)
 
-            train(net, batches[client.steps // 2 :], taught)
-            if hpm is not None:
-                mu = 0.9 * 1 / (1.0 * 2)  # one participation before this one; Q T = 2
-                for new, old in zip(net.parameters(), hpm.parameters(), strict=True):
-                    new.data = (1 - mu) * new.data + mu * old.data
-            hpms[k] = net
-        for p, *others in zip(server.parameters(), *(u.parameters() for u in uploads), strict=True):
-            p.data = sum(o.data for o in others) / 3
-    torch.testing.assert_close(weights(result.global_model), weights(server), rtol=1e-4, atol=1e-6)
-    for k in range(3):
-        torch.testing.assert_close(
-            weights(result.personal_model(k)), weights(hpms[k]), rtol=1e-4, atol=1e-6
-        )
+            steps = world.client(k, round).steps
+            batches = world.batches(k, round, steps // 2 + steps)
+            uploads.append(world.sgd(w, batches[: steps // 2], restricted))
+            personal = world.sgd(uploads[k], batches[steps // 2 :], taught, lr=0.3 * 0.1)
+            mu = 0.8 * (round - 1) / 4  # Q T = 4 participations are expected
+            hpms[k] = (1 - mu) * personal + mu * hpms.get(k, personal)
+            torch.testing.assert_close(played.up[k]["model"], uploads[k], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(played.personal[k]["model"], hpms[k], rtol=1e-4, atol=1e-5)
+        w = world.mean(uploads)
+        torch.testing.assert_close(played.server["model"], w, rtol=1e-4, atol=1e-5)
 
 
-def test_the_hpm_is_the_moving_average_of_five_participations_by_hand(three: Federation) -> None:
+def test_the_hpm_is_the_moving_average_of_five_participations_by_hand(world: World) -> None:
     # One of three clients is drawn each round, int(0.5 * 3), so 8 rounds ask each 8 / 3 times.
-    client = Setup(Settings(rounds=8, fraction=0.5, net="tiny"), three).client(0, 1)
-    model = Model(build("tiny", (6,), 4, 0))
+    asked = world.client(0, 1, rounds=8, fraction=0.5)
+    model = world.initial()
     state, by_hand = no_hpm(model), 0.0
     for participation, value in enumerate([1.0, 5.0, 2.0, 8.0, 3.0]):
         model.vector.fill_(value)
-        state = inherit(client, state, model, HPMParams(hpm_momentum=0.9))
+        state = inherit(asked, state, model, HPMParams(hpm_momentum=0.9))
         mu = min(0.9 * participation / (8 / 3), 1.0)
         by_hand = (1 - mu) * value + mu * by_hand
     torch.testing.assert_close(state["hpm"], torch.full_like(model.vector, by_hand))
     assert state["participations"] == 5
 
 
-def test_momentum_is_limited_to_one(three: Federation) -> None:
+def test_momentum_is_limited_to_one(world: World) -> None:
     """A client selected far more often than expected keeps its HPM instead of moving past it."""
-    client = Setup(Settings(rounds=1, fraction=1, net="tiny"), three).client(0, 1)
-    model = Model(build("tiny", (6,), 4, 0))
-    state = {"hpm": torch.ones_like(model.vector), "participations": number(50)}
-    assert torch.equal(
-        inherit(client, state, model, HPMParams())["hpm"], torch.ones_like(model.vector)
-    )
+    ones = torch.ones(88)
+    state = {"hpm": ones, "participations": number(50)}
+    kept = inherit(world.client(0, 1, rounds=1), state, world.initial(), HPMParams())
+    assert torch.equal(kept["hpm"], ones)
+
+
+def bn_inputs(world: World, k: int, hpm: Tensor) -> Tensor:
+    """What goes into the batch norm of this model for each of the client's training samples."""
+    x, _ = world.client(k, 1).train_data
+    return x @ hpm[:48].view(8, 6).T + hpm[48:56]
+
+
+@pytest.mark.parametrize("kind", [MAP, FedPHP, ScaMAP])
+def test_batch_norm_of_the_hpm_has_the_statistics_of_the_clients_samples_under_its_weights(
+    world: World, kind: type[AnyMethod]
+) -> None:
+    model = world.initial("tiny-bn")
+    for played in world.play(kind(), net="tiny-bn"):
+        for k in range(3):
+            hpm = played.states[k]["hpm"]
+            inputs, statistics = bn_inputs(world, k, hpm), model.named(hpm)
+            torch.testing.assert_close(statistics["features.1.running_mean"], inputs.mean(0))
+            torch.testing.assert_close(statistics["features.1.running_var"], inputs.var(0))
+            assert torch.equal(hpm, played.personal[k]["model"])
+
+
+@pytest.mark.parametrize("kind", [MAP, FedPHP, ScaMAP])
+def test_every_sample_counts_alike_in_the_statistics_of_an_hpm(
+    world: World, kind: type[AnyMethod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "EVALUATION_BATCH", 9)
+    sizes = [client.parts_of_two_or_more(world.client(k, 1).samples) for k in range(3)]
+    assert any(parts[-1] != parts[0] for parts in sizes)
+    (only,) = world.play(kind(), 1, net="tiny-bn")
+    for k in range(3):
+        hpm = only.states[k]["hpm"]
+        means = world.initial("tiny-bn").named(hpm)["features.1.running_mean"]
+        torch.testing.assert_close(means, bn_inputs(world, k, hpm).mean(0))
+
+
+def test_a_client_keeps_its_hpm_from_its_first_participation_on(world: World) -> None:
+    method: MAP[MAPParams] = MAP()
+    assert method.kept_personal(method.client_state(world.initial())) is None
+    first, second = world.play(method, selected=[[0, 1], [1, 2]])
+    kept, newer = (present(method.kept_personal(second.states[k]))["model"] for k in (0, 1))
+    assert torch.equal(kept, first.personal[0]["model"])
+    assert torch.equal(newer, second.personal[1]["model"])
+
+
+def test_only_the_model_moves_each_way(world: World) -> None:
+    record = world.record("map")
+    assert record["bytes_down"] == record["bytes_up"] == 3 * 88 * 4
+
+
+def stages(steps: int, **params: float | str) -> tuple[int, int]:
+    method: MAP[MAPParams] = MAP(**params)
+    return method.stages(steps)
 
 
 @given(st.integers(5, 10_000))
 def test_printed_stages_share_the_steps_in_halves_and_lose_none(steps: int) -> None:
-    first, second = MAP(preset="printed").stages(steps)
-    assert first == steps // 2
-    assert second == max(steps - steps // 2, 5)
+    assert stages(steps, preset="printed") == (steps // 2, max(steps - steps // 2, 5))
 
 
 @given(st.integers(5, 10_000))
 def test_released_stages_are_all_steps_and_a_tenth_more(steps: int) -> None:
-    assert MAP(preset="released").stages(steps) == (steps, max(steps // 10, 5))
+    assert stages(steps, preset="released") == (steps, max(steps // 10, 5))
+
+
+def test_no_step_of_a_stage_is_lost_to_the_rounding_of_binary_numbers() -> None:
+    assert 0.29 * 100 < 29
+    assert stages(100, stage_one=0.29, stage_two=0.29) == (29, 29)
+
+
+def test_a_stage_two_without_a_share_has_no_step() -> None:
+    assert stages(100, stage_two=0) == (100, 0)
 
 
 def test_a_preset_is_a_starting_point_for_given_values() -> None:
-    method = MAP(preset="released", stage_two=0.3)
-    assert (method.params.stage_one, method.params.stage_two, method.params.stage_two_lr) == (
-        1.0,
-        0.3,
-        0.2,
-    )
-    with pytest.raises(
-        fedmap.FedmapError,
-        match="method map has no preset 'relaesed'; did you mean 'released'\\? there are: printed, released",
-    ):
+    method: MAP[MAPParams] = MAP(preset="released", stage_two=0.3)
+    params = method.params
+    assert (params.stage_one, params.stage_two, params.stage_two_lr) == (1.0, 0.3, 0.2)
+
+
+def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
+    sentence = r"no preset 'relaesed'; did you mean 'released'\? there are: printed, released"
+    with pytest.raises(FedmapError, match=f"method map has {sentence}"):
         MAP(preset="relaesed")
-
-
-def test_a_client_that_never_took_part_still_gets_a_personal_model(federation: Federation) -> None:
-    few = SETTINGS | {"rounds": 1, "fraction": 0.2}
-    result = fedmap.run("map", federation, **few)
-    (taken,) = [c["client"] for c in result.rounds[0]["clients"]]
-    never = next(k for k in range(6) if k != taken)
-    assert not torch.equal(weights(result.personal_model(never)), weights(result.global_model))

@@ -16,22 +16,9 @@ from fedmap.cli.main import app
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Added to a command: of an option that is given twice, the last one counts.
-LESS = [
-    "--data",
-    "synthetic",
-    "--net",
-    "mlp",
-    "--clients",
-    "6",
-    "--rounds",
-    "1",
-    "--epochs",
-    "0.2",
-    "--fraction",
-    "0.2",
-    "--workers",
-    "1",
-]
+LESS = shlex.split(
+    "--data synthetic --net mlp --clients 6 --rounds 1 --epochs 0.2 --fraction 0.2 --workers 1"
+)
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -39,7 +26,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> list[str]:
-    """Lines that begin with `fedmap`, in blocks and alone in back quotes, without their comments."""
+    """Lines that begin with `fedmap`, in blocks and alone in back quotes, without comments."""
     lines = [
         line
         for language in ("", "bash", "sh", "shell", "console")
@@ -69,21 +56,15 @@ def test_a_command_of_the_docs_runs(
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command)[1:]
     if words[0] == "resume":
-        fedmap.run(
-            "fedavg",
-            fedmap.partition(fedmap.load("synthetic"), 4),
-            net="mlp",
-            rounds=1,
-            epochs=0.2,
-            fraction=0.2,
-            out=words[1],
-        )
+        federation = fedmap.partition(fedmap.load("synthetic"), 4)
+        small: dict[str, Any] = {"net": "mlp", "rounds": 1, "epochs": 0.2, "fraction": 0.2}
+        fedmap.run("fedavg", federation, out=words[1], **small)
     less = {
         "run": LESS,
         "compare": [*LESS, "--seeds", "0"],
         "demo": ["--rounds", "1", "--workers", "1"],
     }.get(words[0], [])
-    if words[0] == "study" and len(words) > 1:  # tests/study runs every study to its end
+    if words[0] == "study" and len(words) > 1:  # tests/paper runs every study to its end
         less = ["--scale", "smoke", "--plan", "--workers", "1"]
     done = CliRunner().invoke(app, [*words, *less], catch_exceptions=False)
     assert done.exit_code == 0, done.output

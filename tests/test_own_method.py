@@ -23,7 +23,9 @@ SMALL: dict[str, Any] = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 
 def mine(tmp_path: Path) -> Path:
     """The page's example as a file."""
     file = tmp_path / "mine.py"
-    file.write_text(re.search(r"```python\n(import.*?)```", PAGE.read_text(), re.DOTALL).group(1))  # type: ignore[union-attr]
+    example = re.search(r"```python\n(import.*?)```", PAGE.read_text(), re.DOTALL)
+    assert example is not None
+    file.write_text(example.group(1))
     return file
 
 
@@ -67,21 +69,17 @@ def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
 
 
 def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine: Path) -> None:
-    assert Settings.of({"method": f"{mine}:Mine", "data": "synthetic"}).name.startswith(
-        "Mine-synthetic-"
-    )
+    settings = Settings.of({"method": f"{mine}:Mine", "data": "synthetic"})
+    assert settings.name.startswith("Mine-synthetic-")
 
 
 def test_a_file_is_run_again_only_when_it_has_changed(tmp_path: Path) -> None:
     file = tmp_path / "twice.py"
-    file.write_text(
-        "import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''One.'''\n"
-    )
+    text = "import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''One.'''\n"
+    file.write_text(text)
     first = find_method(f"{file}:Twice")
     assert find_method(f"{file}:Twice") is first
-    file.write_text(
-        "import fedmap\n@fedmap.register\nclass Twice(fedmap.Method):\n    '''Another.'''\n"
-    )
+    file.write_text(text.replace("One", "Another"))
     assert find_method(f"{file}:Twice").line() == "Another."
 
 
@@ -107,14 +105,21 @@ WRONG = {
     "own.py:": "own.py: names a file but no class in it; give own.py:CLASS",
     "own.py:number": "number is not a subclass of fedmap.Method",
     "own.py:Plain": "Plain is not a subclass of fedmap.Method",
-    "raises.py:Mine": "raises.py fails when it is imported: line 2: ZeroDivisionError: division by zero",
+    "raises.py:Mine": "raises.py fails when it is imported: line 2: "
+    "ZeroDivisionError: division by zero",
     "syntax.py:Mine": "syntax.py fails when it is imported: .*SyntaxError",
-    "taken.py:FedAvg": "taken.py fails when it is imported: .*method 'fedavg' is registered already",
+    "taken.py:FedAvg": "taken.py fails when it is imported: "
+    ".*method 'fedavg' is registered already",
     "empty.py:Mine": "empty.py has no class 'Mine'; it has no subclass of fedmap.Method",
     "text.txt:Mine": "text.txt is not a Python file; its name must end in .py",
 }
 FILES = {
-    "own.py": "import fedmap\nfrom fedmap.methods import FedRS\nnumber = 3\nclass Plain: pass\nclass Mine(FedRS): pass\n",
+    "own.py": """
+from fedmap.methods import FedRS
+number = 3
+class Plain: pass
+class Mine(FedRS): pass
+""",
     "raises.py": "x = 0\ny = 1 / x\n",
     "syntax.py": "def def\n",
     "taken.py": "import fedmap\n@fedmap.register\nclass FedAvg(fedmap.Method): pass\n",

@@ -193,8 +193,10 @@ def recorded(method: AnyMethod) -> Iterator[dict[int, Local]]:
     original = method.local_round
 
     def local_round(client: Client, down: Values, state: Values) -> Local:
-        locals_[client.number] = original(client, down, state)
-        return locals_[client.number]
+        local = locals_[client.number] = original(client, down, state)
+        left = [*local.up.values(), *local.state.values(), *local.personal.values()]
+        assert not any(value.requires_grad for value in left)  # a graph would hold the whole round
+        return local
 
     method.local_round = local_round  # type: ignore[method-assign]
     try:

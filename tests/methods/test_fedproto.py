@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedmap.errors import FedmapError
 from fedmap.methods import Upload
-from fedmap.methods.fedproto import FedProto
+from fedmap.methods.fedproto import FedProto, class_means
 
 
 def test_two_rounds_agree_with_the_formula(world: World) -> None:
@@ -83,6 +83,13 @@ def test_a_prototype_is_the_mean_over_the_clients_that_hold_the_class(world: Wor
     state = method.aggregate(server, method.start(world.initial()), uploads)
     assert torch.allclose(state["prototypes"], torch.tensor([0.0, 3, 4, 0])[:, None].expand(4, 8))
     assert state["known"].tolist() == [0, 1, 1, 0]
+
+
+def test_a_class_is_known_from_its_first_sample_on() -> None:
+    h = torch.tensor([[1.0, 5.0], [2.0, 6.0], [4.0, 8.0]])
+    means = class_means(h, torch.tensor([0, 2, 2]), 4)
+    assert means["prototypes"].tolist() == [[1, 5], [0, 0], [3, 7], [0, 0]]
+    assert means["known"].tolist() == [1, 0, 1, 0]
 
 
 def test_prototypes_move_and_models_stay(world: World) -> None:

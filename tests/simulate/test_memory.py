@@ -14,15 +14,15 @@ def test_what_is_offered_is_taken_once_by_whoever_comes_first() -> None:
         for _, end in pipes:
             children.append(os.fork())
             if children[-1] == 0:
-                with open(end, "wb") as taken:
+                with open(end, "wb") as notes:
                     while number := memory.take(8):
-                        taken.write(number)
+                        notes.write(number)
                 os._exit(0)
             os.close(end)
-        taken = []
+        taken: list[int] = []
         for start, _ in pipes:
-            with open(start, "rb") as end:
-                while number := end.read(8):
+            with open(start, "rb") as notes_of_one:
+                while number := notes_of_one.read(8):
                     taken.append(int.from_bytes(number, "little"))
         for child in children:
             os.waitpid(child, 0)

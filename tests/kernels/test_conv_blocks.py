@@ -223,6 +223,25 @@ def test_nan_in_the_weights_reaches_every_output_of_the_channel() -> None:
     assert not y[:, :8].isnan().any()
 
 
+@pytest.mark.parametrize("part", [0, 1, 3], ids=["images", "first weights", "second weights"])
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("pool", [True, False])
+def test_what_is_not_finite_reaches_the_gradients_also_behind_a_relu(
+    part: int, poison: float, pool: bool
+) -> None:
+    """Positive images and weights of one sign: minus infinity ends in the ReLU, as if nothing had
+    happened, and only a product of it with a gradient of zero still shows it."""
+    x, blocks = made(Case((3, 1, 14, 14), (Layer(6, 5, 0, pool), Layer(5, 3, 1, pool))))
+    with torch.no_grad():
+        x.abs_()
+        blocks[0].weight.abs_()
+        leaves(x, blocks)[part][..., 1, 1] = poison
+    for theirs, ours in zip(
+        everything(literal, x, blocks), everything(conv_blocks, x, blocks), strict=True
+    ):
+        assert torch.equal(theirs.isfinite(), ours.isfinite())
+
+
 def test_the_same_call_gives_the_same_bits() -> None:
     for case in NETS.values():
         first, second = everything(conv_blocks, *made(case)), everything(conv_blocks, *made(case))

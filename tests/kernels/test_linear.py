@@ -132,6 +132,36 @@ def test_a_single_sample_leaves_the_parameters_as_they_are(gradient: bool) -> No
         assert torch.equal(mine, theirs)
 
 
+@pytest.mark.usefixtures("choice")
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_weight_that_is_not_finite_is_seen_behind_an_input_of_zero(poison: float) -> None:
+    _, ours = pair()
+    first = ours[1]
+    assert isinstance(first, nn.Linear)
+    x = torch.zeros(5, 36)
+    with torch.no_grad():
+        first.weight[3, 7] = poison
+        assert not ours(x).isfinite().any()
+
+
+@pytest.mark.usefixtures("choice")
+def test_a_weight_that_is_not_finite_is_seen_behind_a_gradient_of_zero() -> None:
+    """The ReLU cuts an output of minus infinity: forward nothing shows, backward zero times it."""
+    plain, ours = pair()
+    x = torch.rand(5, 36) + 0.1
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    with torch.no_grad():
+        for net in (plain, ours):
+            net[1].weight[3, 7] = -torch.inf
+    plain(inputs[0]).sum().backward()
+    with straight_gradients():
+        ours(inputs[1]).sum().backward()
+    assert inputs[0].grad is not None
+    assert inputs[1].grad is not None
+    assert bool(inputs[0].grad[:, 7].isnan().all())
+    assert torch.equal(inputs[0].grad.isnan(), inputs[1].grad.isnan())
+
+
 def test_nothing_is_kept_of_a_teacher_that_needs_no_gradient() -> None:
     _, ours = pair()
     with straight_gradients(), torch.no_grad():

@@ -87,6 +87,40 @@ def test_not_a_number_goes_through() -> None:
     assert bool((out[[0, 2]] == 0).all())
 
 
+def same_where_not_finite(ours: Tensor, theirs: Tensor) -> bool:
+    odd = ~theirs.isfinite()
+    return (
+        bool(odd.any())
+        and torch.equal(ours.isfinite(), ~odd)
+        and torch.equal(ours[odd].nan_to_num(), theirs[odd].nan_to_num())
+    )
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("background", [0.0, -1.0])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(3, 20, 5), (70, 130, 140)])
+def test_what_is_not_finite_behind_the_background_comes_out_as_in_pytorch(
+    poison: float, background: float, transposed: bool, rows: int, depth: int, columns: int
+) -> None:
+    rng = torch.Generator().manual_seed(0)
+    a = torch.full((rows, depth), background)
+    a[0] = torch.randn(depth, generator=rng)
+    b = matrix(depth, columns, transposed=transposed, rng=rng)
+    b[depth - 3, columns - 2] = poison
+    ours = add_product(torch.zeros(rows, columns), a, b, background)
+    theirs = torch.zeros(rows, columns).addmm(a, b)
+    assert same_where_not_finite(ours, theirs)
+
+
+def test_an_infinite_background_leaves_finite_rows_finite() -> None:
+    a = torch.full((3, 20), math.inf)
+    a[1] = 2
+    out = add_product(torch.zeros(3, 5), a, torch.ones(20, 5), math.inf)
+    assert bool((out[1] == 40).all())
+    assert bool(out[[0, 2]].isinf().all())
+
+
 def test_what_the_library_does_not_take_goes_to_pytorch() -> None:
     a, b = torch.randn(4, 5, dtype=torch.float64), torch.randn(5, 6, dtype=torch.float64)
     assert torch.equal(add_product(torch.zeros(4, 6, dtype=torch.float64), a, b), a @ b)

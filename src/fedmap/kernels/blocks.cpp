@@ -327,7 +327,7 @@ void add_to_input(const Block& b, const Live* live, long n, float* dx, const flo
         UNROLL for (int r = 0; r < R; ++r)
             UNROLL for (int v = 0; v < V; ++v) store(p + r * row + v * LANES, _mm256_fmadd_ps(g, w[r][v], load(p + r * row + v * LANES)));
     };
-    const long half = n / 2;  // neighbours overlap and would wait for each other's stores: go through both halves at once
+    const long half = n / 2;  // neighbors overlap and would wait for each other's stores: go through both halves at once
     for (long i = 0; i < half; ++i) add(live[i]), add(live[half + i]);
     if (n % 2) add(live[n - 1]);
 }

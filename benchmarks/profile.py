@@ -25,9 +25,9 @@ from fedmap.client import Client
 from fedmap.methods import find_method
 from fedmap.nets import Net
 from fedmap.report.plots import COLORS, save
+from fedmap.simulate import tasks
 from fedmap.simulate.folder import RunFolder
-from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Workshop
+from fedmap.simulate.store import FileStore
 from fedmap.vector import SGD, Model
 
 
@@ -97,10 +97,10 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     watch.on(SGD, "step", "SGD")
     watch.on(Client, "gradient", "loss, zeroed gradients, autograd's bookkeeping")
     watch.on(Client, "accuracy", "rest of the local evaluation, before and after")
-    watch.on(Workshop, "evaluate", "rest of the global evaluation")
-    watch.on(Workshop, "train", "rest of the client: copies, HPM, optimizer's start")
-    watch.on(StateStore, "put", "state to the store")
-    watch.on(StateStore, "__getitem__", "state from the store")
+    watch.on(tasks, "evaluate", "rest of the global evaluation")
+    watch.on(tasks, "train", "rest of the client: copies, HPM, optimizer's start")
+    watch.on(FileStore, "put", "state to the store")
+    watch.on(FileStore, "__getitem__", "state from the store")
     watch.on(find_method(method), "aggregate", "server")
     watch.on(RunFolder, "commit", "checkpoint")
 

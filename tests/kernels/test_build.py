@@ -134,16 +134,10 @@ def test_a_compiler_named_but_missing_is_named_in_the_reason(
     assert "no-such-compiler" in kernels.why_not()
 
 
-@pytest.mark.parametrize("choose", [kernels.resolve, kernels.use])
-def test_an_unknown_choice_is_an_error_that_names_the_known(choose: Any) -> None:
+def test_an_unknown_choice_is_an_error_that_names_the_known() -> None:
+    unknown: Any = "cuda"
     with pytest.raises(FedmapError, match="'cuda' is unknown: choose auto, native or torch"):
-        choose("cuda")
-
-
-def test_only_what_was_resolved_can_be_put_in_force() -> None:
-    auto: Any = "auto"
-    with pytest.raises(FedmapError, match="'auto' cannot be put in force"), kernels.in_force(auto):
-        pass
+        kernels.resolve(unknown)
 
 
 def runs_native() -> bool:

@@ -23,7 +23,7 @@ from fedmap.kernels.chain import Block
 
 __all__ = [
     "Block", "Choice", "Kind", "add_product", "available", "conv_blocks", "in_force", "resolve",
-    "takes", "use", "why_not",
+    "takes", "why_not",
 ]  # fmt: skip
 
 Choice = Literal["auto", "native", "torch"]
@@ -99,45 +99,16 @@ def resolve(choice: Choice) -> Kind:
 
 
 @contextmanager
-def in_force(kind: Kind) -> Iterator[None]:
-    """Inside, this process uses kernels of this kind; afterwards those that it used before."""
+def in_force(choice: Choice) -> Iterator[None]:
+    """Inside, this process uses the kernels that the choice comes to; afterwards those that it used
+    before."""
     global _library
-    if kind not in ("native", "torch"):
-        raise FedmapError(f"kernels = {kind!r} cannot be put in force: choose native or torch")
     before = _library
-    use(kind)
+    _library = _load()[0] if resolve(choice) == "native" else None
     try:
         yield
     finally:
         _library = before
-
-
-def use(choice: Choice) -> Kind:
-    """Put `choice` in force from here on and say what it came to. Prefer `in_force`."""
-    global _library
-    kind = resolve(choice)
-    _library = _load()[0] if kind == "native" else None
-    return kind
-
-
-def resolve(choice: Literal["auto", "native", "torch"]) -> Literal["native", "torch"]:
-    """What a choice comes to on this machine; nothing is put in force."""
-    before = _in_force
-    try:
-        return "native" if use(choice) == "native" else "torch"
-    finally:
-        globals()["_in_force"] = before
-
-
-@contextmanager
-def in_force(choice: Literal["auto", "native", "torch"]) -> Iterator[None]:
-    """Inside, these kernels are used by this process."""
-    before = _in_force
-    use(choice)
-    try:
-        yield
-    finally:
-        globals()["_in_force"] = before
 
 
 def available() -> bool:

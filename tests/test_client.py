@@ -315,8 +315,8 @@ def test_a_site_with_only_its_own_samples_trains_to_the_bits_of_the_simulators_c
     whole = federation.client(2)
     alone = ClientData(
         2,
-        tuple(t.clone() for t in whole.train),
-        tuple(t.clone() for t in whole.test),
+        (whole.train[0].clone(), whole.train[1].clone()),
+        (whole.test[0].clone(), whole.test[1].clone()),
         whole.counts.clone(),
         whole.observed.clone(),
         (),

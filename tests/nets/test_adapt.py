@@ -61,11 +61,12 @@ def test_the_bias_of_the_last_layer_stays_and_is_part_of_the_classifier(
     register(Mine)
     model = Model(build("mine", (1, 8, 8), 4, seed=0))
     assert model.classifier_part.stop - model.classifier_part.start == 4 * 5 + 4
-    assert model.names[-4:] == [
+    assert model.names[-5:] == [
         "classifier.weight",
         "classifier.bias",
         "features.norm.running_mean",
         "features.norm.running_var",
+        "features.norm.num_batches_tracked",
     ]
     before = model(torch.zeros(1, 1, 8, 8))
     with torch.no_grad():

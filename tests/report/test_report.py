@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
+from fedmap.methods.fedavg import FedAvg
 from fedmap.report.plots import COLORS, curves, curves_figure, holdings_figure, save, smooth
 from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, percent, rows
 from fedmap.simulate.result import Result, summary
@@ -35,7 +36,7 @@ def hand_made(
     ]
     final = summary(records) | {"personal_accuracy_all_clients": all_clients}
     settings = Settings.of({"method": "fedavg", "data": "synthetic", "seed": seed})
-    return Result(settings, records, final, folder, lambda: None, lambda client: lambda x: x)
+    return Result(settings, records, final, folder or Path("nowhere"), FedAvg(), {})
 
 
 def rounds(*pairs: tuple[float | None, float]) -> list[dict[str, float | None]]:

@@ -1,9 +1,12 @@
-# Two commands for a new machine with git, make and Python 3.11 or newer: `make demo` and `make test`.
+# On a new machine with git, make and Python 3.11 or newer: `make demo` and `make test`.
+# `make mutants NUMBER=100 SEED=1` asks how many small changes of the code the tests notice.
 
 PYTHON ?= python3
 BIN := .venv/bin
+NUMBER ?= 300
+SEED ?= 0
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint mutants clean
 
 demo: .venv/installed
 	$(BIN)/fedmap demo
@@ -16,6 +19,9 @@ lint: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+mutants: .venv/installed
+	$(BIN)/python scripts/mutants.py --number $(NUMBER) --seed $(SEED)
 
 # The constraints pin what is installed here; pyproject.toml has the ranges that fedmap works with.
 .venv/installed: pyproject.toml constraints.txt

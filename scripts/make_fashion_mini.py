@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmap.data.files import idx
-from fedmap.data.official import mnist
+from fedmap.data.official.families import mnist
 
 PER_CLASS = {"train": 1000, "test": 200}
 
@@ -19,6 +19,7 @@ def chosen(labels: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.intp]:
 
 
 def main() -> None:
+    """Read the official files, write the chosen part."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "official", type=Path, help="folder with the four official idx files, plain or gz"
@@ -26,7 +27,7 @@ def main() -> None:
     parser.add_argument(
         "destination",
         type=Path,
-        help="folder to write to, src/fedmap/data/fashion_mini in this repository",
+        help="folder to write to, src/fedmap/data/official/fashion_mini in this repository",
     )
     arguments = parser.parse_args()
     arguments.destination.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,4 @@
-"""Write a part of a dataset as image files, client/class/number.png, as people keep their own data:
-to try `--data folder:PATH`."""
+"""Write a part of a dataset as image files client/class/number.png, to try `--data folder:PATH`."""
 
 import argparse
 from pathlib import Path
@@ -12,12 +11,14 @@ from fedmap.federation import partition
 
 
 def save(x: Tensor, path: Path) -> None:
+    """Write one image (channels, height, width)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = x[0] if len(x) == 1 else x.permute(1, 2, 0)
     Image.fromarray(pixels.numpy()).save(path)
 
 
 def main() -> None:
+    """Divide the dataset among clients and write their images."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("destination", type=Path, help="a folder that is not there yet")
     parser.add_argument("--data", default="fashion-mini", help="a dataset of images (fashion-mini)")
@@ -31,31 +32,22 @@ def main() -> None:
         "--samples",
         type=int,
         default=100,
-        help="at most this many images a client (100), and as many for the test set",
+        help="at most this many images for each client (100), and as many for the test set",
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    arguments.destination.mkdir(parents=True)
+    destination: Path = arguments.destination
+    destination.mkdir(parents=True)
     federation = partition(load(arguments.data), arguments.clients, seed=arguments.seed)
     data = federation.dataset
     names = [name.replace("/", "-") for name in data.classes]
     for client, (train, test) in enumerate(zip(federation.train, federation.test, strict=True)):
         for i in [*train.tolist(), *test.tolist()][: arguments.samples]:
-            save(
-                data.train_x[i],
-                arguments.destination
-                / f"client{client}"
-                / names[int(data.train_y[i])]
-                / f"{i}.png",
-            )
+            folder = destination / f"client{client}" / names[int(data.train_y[i])]
+            save(data.train_x[i], folder / f"{i}.png")
     for i in range(min(arguments.samples, len(data.test_y))):
-        save(
-            data.test_x[i], arguments.destination / "test" / names[int(data.test_y[i])] / f"{i}.png"
-        )
-    print(
-        f"{arguments.destination}: {arguments.clients} clients; use it as "
-        f"folder:{arguments.destination}"
-    )
+        save(data.test_x[i], destination / "test" / names[int(data.test_y[i])] / f"{i}.png")
+    print(f"{destination}: {arguments.clients} clients; use it as folder:{destination}")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,29 @@
 import dataclasses
 import math
+from itertools import combinations
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedmap.client import MIN_STEPS, Client, Training
+from fedmap.client import MIN_STEPS, Client, parts_of_two_or_more
 from fedmap.errors import FedmapError
-from fedmap.federation import Federation
+from fedmap.federation import ClientData, Federation
 from fedmap.losses import cross_entropy
 from fedmap.nets import Net, build
-from fedmap.vector import Bench, Model, shorten
+from fedmap.simulate import Settings
+from fedmap.simulate.tasks import Setup
+from fedmap.vector import Model, WorkingModels, shorten
 
 
 def a_client(
-    federation: Federation, number: int = 0, round: int = 1, net: str = "tiny", **training: object
+    federation: Federation, number: int = 0, round: int = 1, net: str = "tiny", **training: Any
 ) -> Client:
-    bench = Bench(lambda: build(net, federation.dataset.shape, federation.classes, 0))
-    return Client(federation, number, round, Training(**training), 0, bench)
+    return Setup(Settings(net=net, **training), federation).client(number, round)
 
 
 def initial(federation: Federation, net: str = "tiny") -> Model:
@@ -40,18 +45,38 @@ def test_a_second_stage_goes_on_in_the_stream_of_the_first(federation: Federatio
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
 
 
-def test_batches_depend_on_round_and_client_only(federation: Federation) -> None:
-    def first(**which: int) -> torch.Tensor:
-        return next(a_client(federation, **which).batches(1))[0]
+def test_batches_depend_on_seed_round_and_client_and_on_nothing_else(
+    federation: Federation,
+) -> None:
+    def order(client: int = 1, round: int = 2, seed: int = 0, **training: Any) -> list[list[int]]:
+        """Batches of numbered samples: every client has the same twelve."""
+        x, y = torch.arange(12.0)[:, None], torch.arange(12) % 2
+        data = ClientData(client, (x, y), (x, y), y, y > 0, (), (), augment=False)
+        models = Setup(Settings(net="tiny"), federation).models
+        drawn = Client(data, round, Settings(batch=4, **training), seed, models, 1.0).batches(6)
+        return [x.flatten().int().tolist() for x, _ in drawn]
 
-    assert torch.equal(first(number=1, round=2), first(number=1, round=2))
-    assert not torch.equal(first(number=1, round=2), first(number=1, round=3))
+    assert order() == order() == order(lr=0.5, rounds=7)
+    others = [order(client=0), order(round=3), order(seed=1)]
+    assert all(one != two for one, two in combinations([order(), *others], 2))
 
 
 def test_the_budget_is_epochs_of_batches_but_at_least_five_steps(federation: Federation) -> None:
     samples = a_client(federation).samples
-    assert a_client(federation, epochs=3, batch=4).steps == 3 * -(-samples // 4)
-    assert a_client(federation, epochs=1, batch=1000).steps == MIN_STEPS
+    batches = -(-samples // 4)
+    assert a_client(federation, epochs=3, batch=4).steps == 3 * batches
+    assert a_client(federation, epochs=1, batch=1000).steps == MIN_STEPS == 5
+    # A part of a step is not a step.
+    assert a_client(federation, epochs=2.999, batch=4).steps == int(2.999 * batches) < 3 * batches
+
+
+def test_no_step_is_lost_to_the_rounding_of_binary_numbers() -> None:
+    x, y = torch.zeros(100, 6), torch.arange(100) % 4
+    data = ClientData(0, (x, y), (x, y), torch.bincount(y), torch.ones(4) > 0, (), (), False)
+    training = Settings(epochs=2.3, batch=1)
+    assert 2.3 * 100 < 230
+    models = WorkingModels(lambda: build("tiny", (6,), 4, 0))
+    assert Client(data, 1, training, 0, models, 1.0).steps == 230
 
 
 def test_training_is_sgd_with_momentum_and_decay(federation: Federation) -> None:
@@ -134,18 +159,20 @@ def test_a_correction_enters_each_step(federation: Federation) -> None:
     assert torch.equal(model.vector, start)
 
 
-def test_a_long_gradient_is_shortened_before_the_correction_and_a_short_one_is_left_alone(
+def test_a_long_step_is_shortened_after_the_correction_and_a_short_one_is_left_alone(
     federation: Federation,
 ) -> None:
     start = initial(federation).vector
 
+    def add(model: Model) -> None:
+        model.grads.add_(0.3)
+
     def moved(clip: float | None) -> Tensor:
-        """Along the first gradient, with one step of plain SGD and a correction that doubles what
-        it is given."""
+        """The step of plain SGD, with a correction that adds to what it is given."""
         client = a_client(federation, clip=clip, momentum=0.0, weight_decay=0.0)
         model = client.model(start)
-        client.train(model, cross_entropy, 1, correct=lambda model: model.grads.mul_(2))
-        return (start - model.vector) / (2 * client.lr)
+        client.train(model, cross_entropy, 1, correct=add)
+        return (start - model.vector) / client.lr
 
     free = moved(None)
     length = float(free.norm())
@@ -153,10 +180,28 @@ def test_a_long_gradient_is_shortened_before_the_correction_and_a_short_one_is_l
     assert torch.equal(moved(length * 3), free)
 
 
+def test_the_length_of_a_step_counts_all_that_is_stepped_and_nothing_else(
+    federation: Federation,
+) -> None:
+    """A part of the model and a parameter beside it: together they are one vector."""
+    client = a_client(federation, clip=0.01, momentum=0.0, weight_decay=0.0)
+    model = client.model(initial(federation).vector)
+    start, beside = model.vector.clone(), nn.Parameter(torch.zeros(3))
+
+    def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x), y) + (beside * torch.tensor([1.0, 2.0, 3.0])).sum()
+
+    client.train(model, loss, 1, also=[beside], part=model.classifier_part)
+    step = torch.cat([start - model.vector, -beside.detach()]) / client.lr
+    assert float(step.norm()) == pytest.approx(0.01, rel=1e-4)
+    assert float(beside.detach().norm()) > 0
+    assert torch.equal(model.vector[model.features_part], start[model.features_part])
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_a_gradient_that_is_not_finite_is_not_hidden_by_a_limit(wrong: float) -> None:
     vector = torch.tensor([wrong, 1.0])
-    shorten(vector, 1.0)
+    shorten([vector], 1.0)
     torch.testing.assert_close(vector, torch.tensor([wrong, 1.0]), equal_nan=True)
 
 
@@ -187,12 +232,102 @@ def test_a_loss_that_is_not_finite_is_told(federation: Federation) -> None:
 
 def test_fresh_statistics_are_those_of_the_training_samples(images: Federation) -> None:
     client = a_client(images, net="tiny-bn")
-    vector = initial(images, "tiny-bn").vector
-    vector[-8:] = 77.0
+    vector = initial(images, "tiny-bn").vector.clone()
+    vector[-9:-1] = 77.0
     fresh = client.with_fresh_statistics(vector)
     net = client.model(vector).net
     activations = net.features[0](client.train_data[0]).detach().transpose(0, 1).flatten(1)
-    torch.testing.assert_close(fresh[-8:-4], activations.mean(1))
-    torch.testing.assert_close(fresh[-4:], activations.var(1))
-    assert torch.equal(fresh[:-8], vector[:-8])
+    torch.testing.assert_close(fresh[-9:-5], activations.mean(1))
+    torch.testing.assert_close(fresh[-5:-1], activations.var(1))
+    assert torch.equal(fresh[:-9], vector[:-9])
     assert net.features[1].momentum == 0.1
+
+
+def test_fresh_statistics_count_every_sample_alike_however_they_are_split() -> None:
+    """Of 300 samples the last 50 are a part of their own; their values are far from the others."""
+    x = torch.cat([torch.zeros(250, 6), torch.ones(50, 6)])
+    y = torch.arange(300) % 4
+    data = ClientData(0, (x, y), (x, y), torch.bincount(y), torch.ones(4) > 0, (), (), False)
+    models = WorkingModels(lambda: build("tiny-bn", (6,), 4, 0))
+    client = Client(data, 1, Settings(), 0, models, 1.0)
+    model = Model(build("tiny-bn", (6,), 4, 0))
+    fresh = client.with_fresh_statistics(model.vector)
+    means = model.named(fresh)["features.1.running_mean"]
+    inputs = model.net.features[0](x).detach()
+    torch.testing.assert_close(means, inputs.mean(0))
+
+
+@given(st.integers(1, 2000))
+def test_no_part_has_one_sample_unless_that_is_all_there_is(samples: int) -> None:
+    parts = parts_of_two_or_more(samples)
+    assert sum(parts) == samples
+    assert max(parts) <= 251
+    assert min(parts) > 1 or samples == 1
+
+
+def test_a_last_sample_alone_in_batch_norm_is_no_trouble() -> None:
+    x, y = torch.randn(251, 6, generator=torch.Generator().manual_seed(0)), torch.arange(251) % 4
+    data = ClientData(0, (x, y), (x, y), torch.bincount(y), torch.ones(4) > 0, (), (), False)
+    models = WorkingModels(lambda: build("tiny-bn", (6,), 4, 0))
+    model = Model(build("tiny-bn", (6,), 4, 0))
+    fresh = Client(data, 1, Settings(), 0, models, 1.0).with_fresh_statistics(model.vector)
+    inputs = model.net.features[0](x).detach()
+    torch.testing.assert_close(model.named(fresh)["features.1.running_mean"], inputs.mean(0))
+
+
+def test_the_learning_rate_of_a_stage_is_the_rounds_times_its_factor(
+    federation: Federation,
+) -> None:
+    start = initial(federation).vector
+
+    def moved(factor: float) -> Tensor:
+        client = a_client(federation, momentum=0.0, weight_decay=0.0)
+        model = client.model(start)
+        client.train(model, cross_entropy, 1, lr_factor=factor)
+        return model.vector - start
+
+    torch.testing.assert_close(moved(0.2), 0.2 * moved(1.0), rtol=1e-3, atol=1e-7)
+    assert moved(1.0).norm() > 1e-4
+
+
+def test_a_clients_random_choices_are_its_own_in_each_round(federation: Federation) -> None:
+    def drawn(number: int = 0, round: int = 1, **more: Any) -> float:
+        return float(a_client(federation, number, round, **more).rng.random())
+
+    numbers = [drawn(), drawn(number=1), drawn(round=2), drawn(seed=1)]
+    assert drawn() == numbers[0]
+    assert len(set(numbers)) == 4
+
+
+def test_expected_participations_follow_from_how_many_clients_are_drawn(
+    federation: Federation,
+) -> None:
+    """Six clients: a share of 0.5 draws three, one of 0.4 draws two, one of 0.01 draws one."""
+    for fraction, drawn in ((0.5, 3), (0.4, 2), (0.01, 1)):
+        client = a_client(federation, rounds=30, fraction=fraction)
+        assert client.expected_participations == pytest.approx(30 * drawn / 6)
+
+
+def test_a_site_with_only_its_own_samples_trains_to_the_bits_of_the_simulators_client(
+    federation: Federation,
+) -> None:
+    """The same samples and split, one from a federation and one without any."""
+    whole = federation.client(2)
+    alone = ClientData(
+        2,
+        tuple(t.clone() for t in whole.train),
+        tuple(t.clone() for t in whole.test),
+        whole.counts.clone(),
+        whole.observed.clone(),
+        (),
+        (),
+        augment=False,
+    )
+    vectors = []
+    for data in (whole, alone):
+        models = WorkingModels(lambda: build("tiny", (6,), 4, 0))
+        client = Client(data, 3, Settings(), 7, models, 1.0)
+        model = client.model(Model(build("tiny", (6,), 4, 0)).vector)
+        client.train(model, cross_entropy, 6)
+        vectors.append(model.vector.clone())
+    assert torch.equal(*vectors)

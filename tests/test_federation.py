@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_every_partition_makes_a_federation_that_its_record_leads_back_to(kind: 
     data = dataset(owner=[k % 7 for k in range(200)])
     made = partition(data, kind=kind, seed=5)
     assert len(made) == 7
-    again = made.made_by
+    again = made.origin
     assert again["data"] == data.name
     assert same(
         made,
@@ -116,14 +117,14 @@ def test_one_clients_samples_travel_without_the_other_clients() -> None:
 def test_samples_without_owners_make_the_papers_scene_with_the_datasets_number_of_clients() -> None:
     data = dataset()
     assert same(partition(data), partition(data, 7, kind="incomplete"))
-    assert partition(data).made_by["partition"] == "incomplete"
+    assert partition(data).origin["partition"] == "incomplete"
 
 
 def test_samples_with_owners_stay_with_them() -> None:
     data = dataset(owner=[k // 50 for k in range(200)])
     made = partition(data)
-    assert made.made_by["partition"] == "natural"
-    assert made.made_by["clients"] == len(made) == 4
+    assert made.origin["partition"] == "natural"
+    assert made.origin["clients"] == len(made) == 4
     assert sorted(torch.cat([made.train[1], made.test[1]]).tolist()) == list(range(50, 100))
     assert same(made, partition(data, 4))
 
@@ -237,7 +238,7 @@ def test_a_class_without_samples_cannot_be_shared_out(kind: str) -> None:
     ],
 )
 def test_a_wrong_name_or_value_gets_one_sentence(
-    kind: str, params: dict[str, float], sentence: str
+    kind: str, params: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(FedmapError) as wrong:
         partition(dataset(), 5, kind=kind, **params)
@@ -263,7 +264,7 @@ def test_arrays_make_one_client_a_pair() -> None:
     assert np.array_equal(made.dataset.train_x[mine], pairs[1][0])
     assert made.dataset.train_y[mine].tolist() == [2, 2, 1]
     assert len(made.test_y) == 2
-    assert made.made_by == {
+    assert made.origin == {
         "data": "arrays",
         "partition": "natural",
         "partition_params": {},

@@ -3,17 +3,19 @@ wrong file gets its sentence."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedmap
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
-from fedmap.methods import METHODS, FedAvg, find_method, full_name
+from fedmap.methods import METHODS, find_method, full_name
+from fedmap.methods.fedavg import FedAvg
 from fedmap.simulate import Result, Settings
 
 PAGE = Path(__file__).parent.parent / "docs/own-method.md"
-SMALL = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1}
+SMALL: dict[str, Any] = {"net": "tiny", "rounds": 2, "fraction": 1.0, "epochs": 1}
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ def test_the_same_key_gives_the_same_numbers(seed: int, round: int, client: int)
 
 
 def test_every_part_of_the_key_counts() -> None:
-    keys = [
+    keys: list[Any] = [
         (0, "a", 1, 2),
         (1, "a", 1, 2),
         (0, "b", 1, 2),

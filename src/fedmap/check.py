@@ -15,28 +15,30 @@ import torch
 from pydantic.fields import FieldInfo
 from torch import Tensor, nn
 
+from fedmap import values as files
 from fedmap.client import Client
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.methods import METHODS, Local, Method, Server, Upload, Values, find_method
+from fedmap.methods import METHODS, AnyMethod, Local, Server, Upload, find_method
 from fedmap.nets import NETS, Net
 from fedmap.random import generator
-from fedmap.simulate import Result, run
-from fedmap.simulate.folder import RunFolder, load_values, save_values
+from fedmap.simulate import Result
+from fedmap.simulate.run import run
+from fedmap.values import Values, nbytes
 
 SHAPE, CLASSES, ROUNDS = (1, 6, 6), 4, 2
 # labels of each client: all miss classes, the second has only one
 HELD = [(0, 2) * 5, (1,) * 8, (0, 2, 3) * 4, (1, 2)]
 
 
-def check_method(method: str | type[Method], **params: Any) -> None:
+def check_method(method: str | type[AnyMethod], **params: Any) -> None:
     """Assert what every method must hold, for a registered name, a `file.py:Class` or a class;
     `params` are not the defaults.
 
     An AssertionError says which of these fails, and how: it refuses parameters outside their range;
     it runs two rounds on clients that miss classes, one of which has a single class, on a plain net
     and on one with batch norm; its losses and uploads are finite; it draws from no global random
-    generator; it leaves what it is given as it was; its states keep their form and survive a save
+    generator (torch's is seeded for layers such as dropout); it leaves what it is given as it was; its states keep their form and survive a save
     and load; nothing private is in what it uploads, unless `sends` explains the entry; the record's
     bytes are what goes down and up; two workers, and a stop and resume, give the same bits as one
     uninterrupted process."""
@@ -51,15 +53,16 @@ def check_method(method: str | type[Method], **params: Any) -> None:
 
 
 def plain(shape: tuple[int, ...], classes: int) -> Net:
-    return Net(nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU()), 8, classes)
+    """One hidden layer, with dropout: what it draws must follow from the seed too."""
+    layers = (nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Dropout(0.2))
+    return Net(nn.Sequential(*layers), 8, classes)
 
 
 def batch_norm(shape: tuple[int, ...], classes: int) -> Net:
-    return Net(
-        nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()),
-        16,
-        classes,
-    )
+    """Batch norm of both kinds: with a moving average, and with a mean that counts its batches."""
+    norms = nn.BatchNorm2d(4), nn.BatchNorm2d(4, momentum=None)
+    first = nn.Conv2d(1, 4, 3, stride=2)
+    return Net(nn.Sequential(first, norms[0], nn.ReLU(), norms[1], nn.Flatten()), 16, classes)
 
 
 @cache
@@ -84,10 +87,10 @@ def require(holds: bool, sentence: str) -> None:
 # Parameters.
 
 
-def refuses_wrong_parameters(method: type[Method], params: dict[str, Any]) -> None:
+def refuses_wrong_parameters(method: type[AnyMethod], params: dict[str, Any]) -> None:
     """One value beyond each bound, an unknown name, no choice of a list; what the class itself
     offers is accepted."""
-    for offered in [params, *method.groups, *({"preset": name} for name in method.presets)]:
+    for offered in [params, *({"preset": name} for name in method.presets)]:
         try:
             method(**offered)
         except FedmapError as refused:
@@ -145,7 +148,7 @@ class Stopped(Exception):  # noqa: N818 (nothing is wrong)
     """Raised after the first round to stop a run."""
 
 
-def holds_on(net: str, method: type[Method], params: dict[str, Any], folder: Path) -> None:
+def holds_on(net: str, method: type[AnyMethod], params: dict[str, Any], folder: Path) -> None:
     """Every property that takes a run, on one net."""
     before = global_generators()
     one, notes = outcome(net, method, params, folder / "one")
@@ -180,7 +183,7 @@ def holds_on(net: str, method: type[Method], params: dict[str, Any], folder: Pat
 
 def outcome(
     net: str,
-    method: type[Method],
+    method: type[AnyMethod],
     params: dict[str, Any],
     out: Path,
     workers: int = 1,
@@ -192,7 +195,7 @@ def outcome(
 
         def go(stop: bool, resume: bool) -> Result:
             def on_round(record: dict[str, Any]) -> None:
-                notes.client_states = RunFolder(out).states.read_bytes()
+                notes.client_states = (out / "checkpoint" / "states.bin").read_bytes()
                 if stop:
                     raise Stopped
 
@@ -229,7 +232,7 @@ def outcome(
         {name: value for name, value in record.items() if name != "seconds"}
         for record in result.rounds
     ]
-    personal = [bits(load_values(path)) for path in sorted((out / "personal").iterdir())]
+    personal = [bits(files.load(path)) for path in sorted((out / "personal").iterdir())]
     return Outcome(
         records, result.final, bits(notes.server_state), notes.client_states, personal
     ), notes
@@ -246,9 +249,9 @@ def failed(wrong: Exception, what: str) -> NoReturn:
 
 
 def same_bits(one: Outcome, other: Outcome, when: str, net: str) -> None:
-    for what, ours, theirs in zip(Outcome._fields, one, other, strict=True):
+    for what, ours, others in zip(Outcome._fields, one, other, strict=True):
         require(
-            ours == theirs,
+            ours == others,
             f"there are other bits in its {what.replace('_', ' ')} {when} (net {net}); all that a "
             "round needs must come from `down`, "
             "`state` and the server's state, none from the method object, a global generator or "
@@ -258,12 +261,11 @@ def same_bits(one: Outcome, other: Outcome, when: str, net: str) -> None:
 
 def bits(values: Values) -> dict[str, Any]:
     """Entries such that equal means equal in type, shape and every bit."""
-    return {
-        name: (v.dtype, v.shape, v.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-        if isinstance(v, Tensor)
-        else (type(v), v)
-        for name, v in values.items()
-    }
+    return {name: (v.dtype, v.shape, as_bytes(v)) for name, v in values.items()}
+
+
+def as_bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def global_generators() -> dict[str, bytes]:
@@ -282,55 +284,57 @@ class Notes:
     """What was seen during a run."""
 
     def __init__(self) -> None:
-        # round, bytes down and bytes up of each client's round
+        # Round, bytes down and bytes up of each client's round.
         self.weights: list[dict[str, int]] = []
-        # by round and client, as it was when its round ended
+        # By round and client, as it was when its round ended.
         self.uploaded: dict[tuple[int, int], dict[str, Any]] = {}
         self.kept: dict[tuple[int, int], dict[str, Any]] = {}  # the same of the clients' states
         self.server_state: Values = {}
         self.client_states = b""
 
 
-def watched(method: type[Method], notes: Notes) -> type[Method]:
+def watched(method: type[AnyMethod], notes: Notes) -> type[AnyMethod]:
     """The same method, with an eye on all that goes into and comes out of its halves."""
 
-    def local_round(self: Method, client: Client, down: Values, state: Values) -> Local:
+    def local_round(self: AnyMethod, client: Client, down: Values, state: Values) -> Local:
         now, before = (client.round, client.number), (client.round - 1, client.number)
-        whose, given = f"client {client.number}", (bits(down), bits(state))
+        owner, given = f"client {client.number}", (bits(down), bits(state))
         require(
             notes.kept.get(before, given[1]) == given[1],
-            f"the state that {whose} left does not survive a save and load: {form(state)} comes "
+            f"the state that {owner} left does not survive a save and load: {form(state)} comes "
             "back",
         )
         local = method.local_round(self, client, down, state)
         _ = client.mean_loss  # raises where it is not finite
         require(
             bits(down) == given[0],
-            f"{whose} changes what came down in place; other clients get the same tensors",
+            f"{owner} changes what came down in place; other clients get the same tensors",
         )
         require(
             bits(state) == given[1],
-            f"{whose} changes its old state in place; a round that is stopped could not be done "
+            f"{owner} changes its old state in place; a round that is stopped could not be done "
             "again",
         )
         for what, values in local._asdict().items():
-            plain_values(values, f"{what} of {whose}")
+            finite_tensors(values, f"{what} of {owner}")
         require(
             form(local.state) == form(state),
-            f"{whose} changes its state's entries or shapes from {form(state)} to "
+            f"{owner} changes its state's entries or shapes from {form(state)} to "
             f"{form(local.state)}; `client_state` sets them for good",
         )
-        # in a first round all that a client keeps may stem from what it uploads
+        # In a first round all that a client keeps may stem from what it uploads.
         if client.round > 1:
             nothing_private(self, client, local.up, {"old": state, "new": local.state})
         if client.round <= ROUNDS:
             notes.weights.append(
-                {"round": client.round, "down": weight(down), "up": weight(local.up)}
+                {"round": client.round, "down": nbytes(down), "up": nbytes(local.up)}
             )
             notes.uploaded[now], notes.kept[now] = bits(local.up), bits(local.state)
         return local
 
-    def aggregate(self: Method, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
+    def aggregate(
+        self: AnyMethod, server: Server, state: Values, uploads: Sequence[Upload]
+    ) -> Values:
         for client, _, up in uploads:
             require(
                 notes.uploaded.get((server.round, client), bits(up)) == bits(up),
@@ -344,71 +348,57 @@ def watched(method: type[Method], notes: Notes) -> type[Method]:
             "the server changes its old state in place; a round that is stopped could not be done "
             "again",
         )
-        plain_values(new, "the server's state")
+        finite_tensors(new, "the server's state")
         survives_a_file(new)
-        notes.server_state = {
-            name: value.clone() if isinstance(value, Tensor) else value
-            for name, value in new.items()
-        }
+        notes.server_state = {name: value.clone() for name, value in new.items()}
         return new
 
     return cast(
-        type[Method],
+        type[AnyMethod],
         type(method.__name__, (method,), {"local_round": local_round, "aggregate": aggregate}),
     )
 
 
 def form(values: Values) -> dict[str, str]:
-    return {
-        name: f"{v.dtype} {tuple(v.shape)}" if isinstance(v, Tensor) else type(v).__name__
-        for name, v in values.items()
-    }
+    return {name: f"{v.dtype} {tuple(v.shape)}" for name, v in values.items()}
 
 
-def weight(values: Values) -> int:
-    """Bytes of the tensors, and eight for a number."""
-    return sum(
-        v.numel() * v.element_size() if isinstance(v, Tensor) else 8 for v in values.values()
-    )
-
-
-def plain_values(values: Values, whose: str) -> None:
+def finite_tensors(values: Values, owner: str) -> None:
     for name, value in values.items():
         require(
-            isinstance(value, Tensor | int | float),
-            f"{name!r} in the {whose} is a {type(value).__name__}; tensors and numbers are allowed",
+            isinstance(value, Tensor),
+            f"{name!r} in the {owner} is a {type(value).__name__}; tensors are allowed "
+            "(fedmap.values.number makes one of a number)",
         )
-        require(
-            bool(torch.isfinite(torch.as_tensor(value)).all()),
-            f"{name!r} in the {whose} is not finite",
-        )
+        require(bool(torch.isfinite(value).all()), f"{name!r} in the {owner} is not finite")
 
 
 def survives_a_file(state: Values) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
         try:
-            path.write_bytes(save_values(state))
-            back = load_values(path)
+            path.write_bytes(files.save(state))
+            back = files.load(path)
         except Exception as wrong:
             raise AssertionError(
                 f"the server's state does not survive a save and load: {wrong}"
             ) from wrong
     require(
         bits(back) == bits(state),
-        f"the server's state does not survive a save and load: {form(state)} comes back as "
-        f"{form(back)}",
+        "the server's state does not survive a save and load: "
+        f"{form(state)} comes back as {form(back)}",
     )
 
 
-def nothing_private(method: Method, client: Client, up: Values, states: dict[str, Values]) -> None:
+def nothing_private(
+    method: AnyMethod, client: Client, up: Values, states: dict[str, Values]
+) -> None:
     """No entry of `up` holds an entry of the state, a sample, or the class counts, as they are or
     as shares."""
     private = {
         f"its {when} state's {name!r}": v
         for when, state in states.items()
         for name, v in state.items()
-        if isinstance(v, Tensor)
     }
     private["the counts of its classes"] = client.counts
     private["the shares of its classes"] = client.counts / client.samples
@@ -418,7 +408,7 @@ def nothing_private(method: Method, client: Client, up: Values, states: dict[str
     for entry, value in up.items():
         for what, secret in private.items():
             require(
-                entry in method.sends or not isinstance(value, Tensor) or not holds(value, secret),
+                entry in method.sends or not holds(value, secret),
                 f"client {client.number} uploads {what} in {entry!r}; if the method is meant to, "
                 "say why in `sends`",
             )

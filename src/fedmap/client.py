@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from fedmap.data.augment import augment
 from fedmap.errors import DivergenceError, FedmapError
-from fedmap.federation import Federation
+from fedmap.federation import ClientData
 from fedmap.kernels.linear import straight_gradients
 from fedmap.losses import Loss
 from fedmap.random import generator
-from fedmap.vector import SGD, Bench, Model, shorten
+from fedmap.vector import SGD, Model, WorkingModels, shorten
 
 MIN_STEPS = 5  # of local training, however small the client
 EVALUATION_BATCH = 250
@@ -32,7 +32,7 @@ class Training(BaseModel):
     fraction: float = Field(
         0.2, gt=0, le=1, description="share Q of the clients that take part in a round"
     )
-    epochs: float = Field(5, gt=0, description="local epochs E")
+    epochs: float = Field(5, gt=0, description="local epochs E; at least five steps are taken")
     batch: int = Field(64, ge=1, description="batch size B")
     lr: float = Field(0.03, gt=0, description="learning rate of local SGD")
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of local SGD")
@@ -40,12 +40,12 @@ class Training(BaseModel):
     clip: float | None = Field(
         None,
         gt=0,
-        description="longest gradient of a local step; the paper has no limit, its code 100",
+        description="longest gradient of a whole local step; the paper has no limit, its code 100",
     )
     warmup_rounds: int = Field(
         0,
         ge=0,
-        description="rounds over which the learning rate rises linearly to its value; the paper has none",
+        description="rounds over which the learning rate rises to its value; the paper has none",
     )
 
 
@@ -54,44 +54,41 @@ class Client:
 
     def __init__(
         self,
-        federation: Federation,
-        number: int,
+        data: ClientData,
         round: int,
         training: Training,
         seed: int,
-        bench: Bench,
+        models: WorkingModels,
+        expected_participations: float,
     ) -> None:
-        self.number = number
+        self.number = data.number
         self.round = round
         self.training = training
-        self.counts = federation.counts[number]  # training samples of each class
-        self.observed = federation.observed[number]
-        self.samples = int(self.counts.sum())
-        self.model = bench.model  # client.model(vector): a working model with this state
-        self._losses = torch.zeros(())
-        self._losses_counted = 0
-        self._federation = federation
+        self.counts = data.counts  # training samples of each class
+        self.observed = data.observed
+        self.samples = len(data.train[1])
+        self.expected_participations = expected_participations  # of a client in the whole run
+        self.model = models.model  # client.model(vector): a working model with this state
+        self._loss_sum: Tensor | float = 0.0
+        self._losses = 0
+        self._data = data
         self._seed = seed
         self._stream = self._endless_batches()
-        self._batch: tuple[Tensor, Tensor] | None = (
-            None  # the last batch and its places in the training data, unless it was augmented
-        )
+        # The last batch and its places in the training data, unless it was augmented.
+        self._batch: tuple[Tensor, Tensor] | None = None
 
     @property
     def steps(self) -> int:
         """The local budget: E epochs of batches, at least five steps."""
         batches = -(-self.samples // self.training.batch)
-        return max(int(self.training.epochs * batches), MIN_STEPS)
+        # 2.3 * 100 is a little less than 230 in binary numbers.
+        return max(int(self.training.epochs * batches + 1e-9), MIN_STEPS)
 
     @property
     def lr(self) -> float:
+        """The learning rate of this round."""
         warm = self.training.warmup_rounds
         return self.training.lr * (min(self.round / warm, 1.0) if warm else 1.0)
-
-    @property
-    def expected_participations(self) -> float:
-        """Q T, how often a client is selected on average in the whole run."""
-        return self.training.fraction * self.training.rounds
 
     @cached_property
     def rng(self) -> np.random.Generator:
@@ -100,29 +97,24 @@ class Client:
 
     @cached_property
     def train_data(self) -> tuple[Tensor, Tensor]:
-        return self._samples(self._federation.train[self.number])
+        """Training samples as the nets take them, and their labels."""
+        return self._data.normalize(self._data.train[0]), self._data.train[1]
 
     @cached_property
     def test_data(self) -> tuple[Tensor, Tensor]:
-        return self._samples(self._federation.test[self.number])
-
-    def _samples(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        dataset = self._federation.dataset
-        return dataset.normalize(
-            dataset.train_x.index_select(0, index)
-        ), dataset.train_y.index_select(0, index)
+        """Test samples as the nets take them, and their labels."""
+        return self._data.normalize(self._data.test[0]), self._data.test[1]
 
     def _endless_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         rng = generator(self._seed, "batches", self.round, self.number)
-        dataset, size = self._federation.dataset, self.training.batch
         x, y = self.train_data
         while True:  # a new order each epoch; the last, short batch is kept
-            order = torch.from_numpy(rng.permutation(len(y)))
-            # a batch at a time: it is still in the cache when the net reads it
-            for index in torch.split(order, size):
+            order = torch.from_numpy(rng.permutation(len(y))).to(y.device)
+            # A batch at a time: it is still in the cache when the net reads it.
+            for index in torch.split(order, self.training.batch):
                 samples = x.index_select(0, index)  # many times faster than x[index]
-                if dataset.augment:
-                    samples = augment(samples, rng, dataset.black)
+                if self._data.augment:
+                    samples = augment(samples, rng, self._data.black)
                 else:
                     self._batch = samples, index
                 yield samples, y.index_select(0, index)
@@ -135,9 +127,9 @@ class Client:
     def frozen(self, outputs: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         """`outputs`, without gradient, of a model that stays as it is for the rest of the round:
         each sample is computed once, however often its batches come back. Samples that are
-        augmented anew each time are computed each time."""
-        known = torch.zeros(self.samples, dtype=torch.bool)
-        kept = torch.empty(0)
+        augmented each time are computed each time."""
+        known = self._data.train[1].new_zeros(self.samples, dtype=torch.bool)
+        kept: Tensor | None = None
 
         @torch.no_grad()
         def lookup(x: Tensor) -> Tensor:
@@ -147,11 +139,12 @@ class Client:
             index = self._batch[1]
             new = (~known[index]).nonzero().squeeze(1)
             if len(new):
-                made = outputs(x if len(new) == len(x) else x.index_select(0, new))
-                if not len(kept):
-                    kept = made.new_empty(self.samples, *made.shape[1:])
-                kept[index[new]] = made
+                computed = outputs(x if len(new) == len(x) else x.index_select(0, new))
+                if kept is None:
+                    kept = computed.new_empty(self.samples, *computed.shape[1:])
+                kept[index[new]] = computed
                 known[index] = True
+            assert kept is not None  # a batch has at least one sample
             return kept.index_select(0, index)
 
         return lookup
@@ -168,12 +161,16 @@ class Client:
                     raise
                 raise FedmapError(
                     f"client {self.number} has a batch of one sample, which the net cannot be "
-                    f"trained on ({wrong}); "
-                    f"choose another batch size than {self.training.batch}"
+                    f"trained on ({wrong}); choose another batch size than {self.training.batch}"
                 ) from wrong
             value.backward()  # type: ignore[no-untyped-call]
-        self._losses += value.detach()
-        self._losses_counted += 1
+        self._loss_sum += value.detach()
+        self._losses += 1
+
+    def clip(self, *grads: Tensor) -> None:
+        """Bound the length of a whole step's gradient, where the run has a bound."""
+        if self.training.clip is not None:
+            shorten(grads, self.training.clip)
 
     def train(
         self,
@@ -195,8 +192,9 @@ class Client:
         settings = self.training
         moving = nn.Parameter(model.weights.detach()[part])
         moving.grad = model.grads[part]
+        stepped = [moving, *also]
         optimizer = SGD(
-            [moving, *also],
+            stepped,
             lr=self.lr * lr_factor,
             momentum=settings.momentum if momentum is None else momentum,
             weight_decay=settings.weight_decay if weight_decay is None else weight_decay,
@@ -207,10 +205,9 @@ class Client:
                 if parameter.grad is not None:
                     parameter.grad.zero_()
             self.gradient(model, loss, x, y)
-            if settings.clip is not None:
-                shorten(model.grads, settings.clip)
             if correct is not None:
                 correct(model)
+            self.clip(*(parameter.grad for parameter in stepped if parameter.grad is not None))
             optimizer.step()
         model.net.eval()
 
@@ -218,45 +215,51 @@ class Client:
     def mean_loss(self) -> float:
         """Mean training loss over all steps of this round so far. One that is not finite ends the
         run here."""
-        value = float(self._losses) / max(self._losses_counted, 1)
+        value = float(self._loss_sum) / max(self._losses, 1)
         if not math.isfinite(value):
             raise DivergenceError(
-                f"the training loss of client {self.number} is {value} in round {self.round} (lr "
-                f"{self.lr:g}); "
-                "a smaller lr or a limit on gradients (clip) usually helps"
+                f"the training loss of client {self.number} is {value} in round {self.round} "
+                f"(lr {self.lr:g}); a smaller lr or a limit on gradients (clip) usually helps"
             )
         return value
 
     def with_fresh_statistics(self, vector: Tensor) -> Tensor:
-        """The same weights with batch norm's means and variances taken anew over the training
+        """The same weights with batch norm's means and variances taken again over the training
         samples.
 
         An average of two models' statistics fits neither; one pass without labels gives the ones
-        that belong to the weights."""
+        that belong to the weights. Each part of the samples counts by its size."""
         model = self.model(vector)
-        layers = [
-            layer
-            for layer in model.net.modules()
-            if isinstance(layer, nn.modules.batchnorm._BatchNorm)
-        ]
-        usual = [layer.momentum for layer in layers]
+        layers = [m for m in model.net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        momenta = [layer.momentum for layer in layers]
         for layer in layers:
             layer.reset_running_stats()
-            layer.momentum = None  # the plain average over all batches
         model.net.train()
+        seen = 0
         with torch.no_grad():
-            for x in torch.split(self.train_data[0], EVALUATION_BATCH):
+            for x in torch.split(self.train_data[0], parts_of_two_or_more(self.samples)):
+                seen += len(x)
+                for layer in layers:
+                    layer.momentum = len(x) / seen  # the mean over all samples so far
                 model(x)
         model.net.eval()
-        for layer, momentum in zip(layers, usual, strict=True):
+        for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
         return model.vector.clone()
 
     def accuracy(self, predict: Callable[[Tensor], Tensor]) -> float:
-        """Share of the client's own test samples that are classified rightly, over all classes'
+        """Share of the client's own test samples that are classified correctly, over all classes'
         logits."""
         x, y = self.test_data
         return int(correct_answers(predict, x, y).sum()) / len(y)
+
+
+def parts_of_two_or_more(samples: int) -> list[int]:
+    """Sizes of parts to evaluate: batch norm cannot take the statistics of a single sample, so a
+    last one that would be left over joins the part before it."""
+    whole, rest = divmod(samples, EVALUATION_BATCH)
+    parts = [EVALUATION_BATCH] * whole + [rest] * (rest > 0)
+    return [*parts[:-2], EVALUATION_BATCH + 1] if rest == 1 and whole else parts
 
 
 def correct_answers(predict: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:

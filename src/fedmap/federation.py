@@ -1,7 +1,8 @@
-"""The clients, each with training and test samples and class counts, and the global test set that
-the server holds."""
+"""The clients, each with its own training and test samples, and the global test set that the
+server holds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmap.data.dataset import Dataset
+from fedmap.data.dataset import Dataset, black, normalize
 from fedmap.data.own.arrays import Pair, from_clients
 from fedmap.errors import FedmapError
 from fedmap.params import checked
@@ -18,21 +19,68 @@ from fedmap.partitions import PARTITIONS, Ints, Labels, draw_owners
 from fedmap.random import generator
 
 TEST_SHARE = 0.2  # of each client's samples (paper, Sect. 5.2.1)
+Samples = tuple[Tensor, Tensor]  # as they are stored, and their labels
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """One client's own samples. It knows nothing of other clients, so a site that has only its own
+    files is the same thing."""
+
+    number: int
+    train: Samples
+    test: Samples
+    counts: Tensor  # training samples of each class
+    observed: Tensor  # for each class: does the training data have it?
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augment: bool  # random crop and flip while training
+
+    @classmethod
+    def of(cls, dataset: Dataset, number: int = 0, seed: int = 0) -> "ClientData":
+        """A site's data: every training sample of the dataset is its own. The split into training
+        and test samples is drawn from (seed, number) and depends on these samples alone."""
+        n = len(dataset.train_y)
+        if n < 2:
+            raise FedmapError(f"dataset {dataset.name}: {few_samples(n)}")
+        order = torch.from_numpy(generator(seed, "split", number).permutation(n))
+        tested = int(size_of_test_set(np.array(n)))
+        test, train = order[:tested].sort().values, order[tested:].sort().values
+        counts = torch.bincount(dataset.train_y[train], minlength=len(dataset.classes))
+        return cls(
+            number,
+            (dataset.train_x[train], dataset.train_y[train]),
+            (dataset.train_x[test], dataset.train_y[test]),
+            counts,
+            counts >= dataset.observed_from,
+            dataset.mean,
+            dataset.std,
+            dataset.augment,
+        )
+
+    def normalize(self, x: Tensor) -> Tensor:
+        """Samples as the nets take them."""
+        return normalize(x, self.mean, self.std)
+
+    @property
+    def black(self) -> Tensor:
+        """A black pixel as `normalize` gives it: the border that `augment` adds."""
+        return black(self.train[0].shape[1], self.mean, self.std)
 
 
 class Federation:
-    """A dataset shared out among clients. Samples are kept once; a client is two lists of sample
-    numbers."""
+    """A dataset divided among clients. Samples are kept once; a client is two lists of sample
+    numbers until `client` gives its own data."""
 
     def __init__(
-        self, dataset: Dataset, owner: Ints, *, seed: int = 0, made_by: dict[str, Any] | None = None
+        self, dataset: Dataset, owner: Ints, *, seed: int = 0, origin: dict[str, Any] | None = None
     ) -> None:
         self.dataset = dataset
-        self.made_by = made_by or {}  # the settings that lead back to this federation, for run.toml
+        self.origin = origin or {}  # the settings that lead back to this federation, for run.toml
         if owner.shape != dataset.train_y.shape or not len(owner):
             raise FedmapError(
-                f"dataset {dataset.name}: {len(dataset.train_y)} training samples but {len(owner)} "
-                "owners"
+                f"dataset {dataset.name}: {len(dataset.train_y)} training samples "
+                f"but {len(owner)} owners"
             )
         sizes = np.bincount(owner)
         # The data's own names belong to the data's own clients only.
@@ -41,26 +89,15 @@ class Federation:
             dataset.client_names if natural else tuple(f"client {k}" for k in range(len(sizes)))
         )
         if sizes.min() < 2:
-            raise FedmapError(
-                f"{self.client_names[sizes.argmin()]} has "
-                f"{'one sample' if sizes.min() else 'no sample'}; "
-                "each client needs at least 2, one to train on and one to test on"
-            )
-        # One random order of all samples, then grouped by owner: the first fifth of each client's
-        # samples is its test set.
-        shuffled = generator(seed, "split").permutation(len(owner))
-        grouped = shuffled[np.argsort(owner[shuffled], kind="stable")]
-        place = np.arange(len(owner)) - np.repeat(sizes.cumsum() - sizes, sizes)
-        tested = np.empty(len(owner), bool)
-        tested[grouped] = place < np.repeat(
-            np.maximum((TEST_SHARE * sizes).astype(np.int64), 1), sizes
-        )
+            name = self.client_names[sizes.argmin()]
+            raise FedmapError(f"{name} has {few_samples(int(sizes.min()))}")
+        tested = drawn_test_samples(owner, sizes, seed)
         self.test, self.train = by_client(owner, tested), by_client(owner, ~tested)
         cells = owner[~tested] * self.classes + dataset.train_y.numpy()[~tested]
-        self.counts = torch.from_numpy(
-            np.bincount(cells, minlength=len(self) * self.classes).reshape(len(self), self.classes)
-        )
-        if len(dataset.test_y):
+        counts = np.bincount(cells, minlength=len(self) * self.classes)
+        self.counts = torch.from_numpy(counts.reshape(len(self), self.classes))
+        self.server_has_test = len(dataset.test_y) > 0
+        if self.server_has_test:
             self.test_x, self.test_y = dataset.test_x, dataset.test_y
         else:  # the union of the local tests, as on FEMNIST
             union = torch.cat(self.test)
@@ -70,10 +107,15 @@ class Federation:
         return len(self.train)
 
     def __repr__(self) -> str:
-        return f"Federation({self.dataset.name}, {len(self)} clients, {len(self.dataset.train_y)} samples, {self.classes} classes)"
+        samples = len(self.dataset.train_y)
+        return (
+            f"Federation({self.dataset.name}, {len(self)} clients, "
+            f"{samples} samples, {self.classes} classes)"
+        )
 
     @property
     def classes(self) -> int:
+        """How many classes there are in the whole federation."""
         return len(self.dataset.classes)
 
     @cached_property
@@ -81,22 +123,31 @@ class Federation:
         """(clients, classes): does the client's training data have the class?"""
         return self.counts >= self.dataset.observed_from
 
+    def client(self, number: int) -> ClientData:
+        """One client's own data."""
+        return ClientData(
+            number,
+            self._samples(self.train[number]),
+            self._samples(self.test[number]),
+            self.counts[number],
+            self.observed[number],
+            self.dataset.mean,
+            self.dataset.std,
+            self.dataset.augment,
+        )
+
+    def _samples(self, index: Tensor) -> Samples:
+        x, y = self.dataset.train_x, self.dataset.train_y
+        return x.index_select(0, index), y.index_select(0, index)  # far faster than x[index]
+
     def summary(self) -> dict[str, Any]:
-        """How many samples and classes the clients hold, and how many clients a class has."""
-        samples, classes = self.counts.sum(1), self.observed.sum(1)
+        """What a person wants to know of the clients, in numbers."""
+        sizes, held = self.counts.sum(1).float(), self.observed.sum(1).float()
         holders = self.observed.sum(0)
         return {
             "clients": len(self),
-            "training_samples_per_client": {
-                "mean": float(samples.float().mean()),
-                "least": int(samples.min()),
-                "most": int(samples.max()),
-            },
-            "observed_classes_per_client": {
-                "mean": float(classes.float().mean()),
-                "least": int(classes.min()),
-                "most": int(classes.max()),
-            },
+            "training_samples_per_client": extent(sizes),
+            "observed_classes_per_client": extent(held),
             "clients_per_class": {"least": int(holders.min()), "most": int(holders.max())},
             "global_test_samples": len(self.test_y),
         }
@@ -114,24 +165,51 @@ class Federation:
 
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
         test set is the union of the clients' local tests."""
-        named = (
-            clients
-            if isinstance(clients, Mapping)
-            else {f"client {k}": pair for k, pair in enumerate(clients)}
-        )
-        return partition(from_clients(named, test, classes=classes), seed=seed)
+        if not isinstance(clients, Mapping):
+            clients = {f"client {k}": pair for k, pair in enumerate(clients)}
+        return partition(from_clients(clients, test, classes=classes), seed=seed)
+
+
+def few_samples(count: int) -> str:
+    """What to say of a client that cannot be split."""
+    return (
+        f"{'one sample' if count else 'no sample'}; "
+        "each client needs at least 2, one to train on and one to test on"
+    )
+
+
+def extent(values: Tensor) -> dict[str, float]:
+    """Mean, least and most."""
+    return {"mean": float(values.mean()), "least": int(values.min()), "most": int(values.max())}
+
+
+def size_of_test_set(samples: Ints) -> Ints:
+    """How many of a client's samples are its test set: a fifth, at least one."""
+    sizes: Ints = np.maximum((TEST_SHARE * samples).astype(np.int64), 1)
+    return sizes
+
+
+def drawn_test_samples(owner: Ints, sizes: Ints, seed: int) -> NDArray[np.bool_]:
+    """Which samples are in their owner's test set.
+
+    One random order of all samples is grouped by owner, and the first fifth of each client is its
+    test set. A site cannot draw like this, because it does not know the others' samples; the
+    simulator keeps the rule, so that its numbers stay the same."""
+    shuffled = generator(seed, "split").permutation(len(owner))
+    grouped = shuffled[np.argsort(owner[shuffled], kind="stable")]
+    place = np.arange(len(owner)) - np.repeat(sizes.cumsum() - sizes, sizes)
+    tested = np.empty(len(owner), bool)
+    tested[grouped] = place < np.repeat(size_of_test_set(sizes), sizes)
+    return tested
 
 
 def by_client(owner: Ints, chosen: NDArray[np.bool_]) -> list[Tensor]:
     """For each client the numbers of its chosen samples, in ascending order."""
     samples = np.flatnonzero(chosen)
     grouped = samples[np.argsort(owner[samples], kind="stable")]
-    # Copies: a client that is sent to another process must not drag the numbers of all the others
-    # along.
-    return [
-        part.clone()
-        for part in torch.split(torch.from_numpy(grouped), np.bincount(owner[samples]).tolist())
-    ]
+    parts = torch.split(torch.from_numpy(grouped), np.bincount(owner[samples]).tolist())
+    # Copies: a client sent to another process must not drag the numbers of all the others along.
+    return [part.clone() for part in parts]
 
 
 def partition(
@@ -142,7 +220,7 @@ def partition(
     kind: str | None = None,
     **params: Any,
 ) -> Federation:
-    """Share a dataset out among clients: `kind` is one of `fedmap partitions`, `params` are its
+    """Divide a dataset among clients: `kind` is one of `fedmap partitions`, `params` are its
     parameters.
 
     Without `kind`, samples that come with owners stay with them (natural), and others make the
@@ -150,11 +228,10 @@ def partition(
     own = None if dataset.owner is None else dataset.owner.numpy()
     if kind is None:
         kind = "incomplete" if own is None else "natural"
-    wanted = checked(PARTITIONS[kind].params, params, f"partition {kind}")
+    chosen = checked(PARTITIONS[kind].params, params, f"partition {kind}")
     if clients is None:
-        clients = (
-            dataset.defaults.clients if kind != "natural" or own is None else int(own.max()) + 1
-        )
+        natural = kind == "natural" and own is not None
+        clients = int(own.max()) + 1 if natural else dataset.defaults.clients  # type: ignore[union-attr]
     given = Labels(dataset.train_y.numpy(), len(dataset.classes), clients, own)
     missing = np.setdiff1d(np.arange(given.classes), given.labels)
     if len(missing) and kind != "natural":
@@ -162,12 +239,12 @@ def partition(
             f"dataset {dataset.name} has no training sample of class "
             f"{dataset.classes[missing[0]]!r}, so nobody could hold it"
         )
-    owner = draw_owners(kind, given, wanted, generator(seed, "partition"))
-    made_by = {
+    owner = draw_owners(kind, given, chosen, generator(seed, "partition"))
+    origin = {
         "data": dataset.name,
         "partition": kind,
-        "partition_params": wanted.model_dump(),
+        "partition_params": chosen.model_dump(),
         "clients": clients,
         "partition_seed": seed,
     }
-    return Federation(dataset, owner, seed=seed, made_by=made_by)
+    return Federation(dataset, owner, seed=seed, origin=origin)

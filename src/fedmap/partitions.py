@@ -1,5 +1,5 @@
 """Which client holds which samples. A partition draws one owner for every training sample, so each
-sample is held exactly once; it knows labels only, nothing of images, methods or engines."""
+sample is held exactly once. It knows labels only, nothing of images, methods or engines."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class PartitionParams(BaseModel):
 
 class Labels(NamedTuple):
     """What a partition sees: the label of every training sample, how many classes and clients there
-    are, and whose samples they are where they come with owners."""
+    are, and the owner of each sample where the data has owners."""
 
     labels: Ints
     classes: int
@@ -32,14 +32,15 @@ class Labels(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A way to share out samples: its parameters and the function that draws an owner for each
-    sample."""
+    """A way to divide samples among clients: parameters, and a function that draws an owner for
+    each sample."""
 
     params: type[PartitionParams]
     draw: Callable[[Labels, PartitionParams, np.random.Generator], Ints]
 
     @property
     def line(self) -> str:
+        """What it is, for `fedmap partitions`."""
         return headline(self.params)
 
 
@@ -54,66 +55,67 @@ class SizedParams(PartitionParams):
     )
 
     def sizes(self, clients: int, rng: np.random.Generator) -> Floats:
-        """How large each client is to be, in proportion."""
+        """The clients' sizes, in proportion to each other."""
         return np.exp(self.size_sigma * rng.standard_normal(clients))
 
 
 class IncompleteParams(SizedParams):
-    """Each client draws c from {2..C}, then c classes; a class's samples are shared among the
+    """Each client draws c from {2..C}, then c classes; a class's samples are divided among the
     clients that drew it."""
 
 
 def draw_incomplete(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """The paper's scene (Sect. 5.2.1): clients hold incomplete class sets and are nearly balanced
-    over what they hold."""
+    """The paper's main setting (Sect. 5.2.1): clients hold incomplete class sets and are nearly
+    balanced over what they hold."""
     assert isinstance(params, IncompleteParams)
     how_many = rng.integers(min(2, given.classes), given.classes + 1, size=given.clients)
     rank = rng.random((given.clients, given.classes)).argsort(1).argsort(1)
     holds = rank < how_many[:, None]
-    # Dividing by the number of classes gives few-class clients a larger share of each, so that
-    # sizes stay nearly equal.
-    return share_out(given, holds * (params.sizes(given.clients, rng) / how_many)[:, None], rng)
+    # A client with few classes gets a larger share of each, so that sizes stay nearly equal.
+    shares = holds * (params.sizes(given.clients, rng) / how_many)[:, None]
+    return divide(given, shares, rng)
 
 
 PARTITIONS.add("incomplete")(Partition(IncompleteParams, draw_incomplete))
 
 
 class DirichletParams(SizedParams):
-    """Each client draws shares p of the classes from Dir(alpha); a class's samples are shared out
-    in proportion to them."""
+    """Each client draws shares p of the classes from Dir(alpha); a class's samples are divided in
+    proportion to them."""
 
     alpha: float = Field(
-        0.5, ge=0.001, le=1000, description="small: few classes a client; large: all clients alike"
+        0.5,
+        ge=0.001,
+        le=1000,
+        description="small: few classes for each client; large: all clients alike",
     )
 
 
 def draw_dirichlet(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """The paper's scene with complete, but skewed classes (Sect. 5.4)."""
+    """The paper's setting with complete, but skewed classes (Sect. 5.4)."""
     assert isinstance(params, DirichletParams)
     shares = rng.dirichlet(np.full(given.classes, params.alpha), given.clients)
-    return share_out(given, shares * params.sizes(given.clients, rng)[:, None], rng)
+    return divide(given, shares * params.sizes(given.clients, rng)[:, None], rng)
 
 
 PARTITIONS.add("dirichlet")(Partition(DirichletParams, draw_dirichlet))
 
 
 class ShardsParams(SizedParams):
-    """Each client gets the same number of classes; every class goes to equally many clients, give
-    or take one."""
+    """Each client gets the same number of classes; every class goes to equally many clients, or
+    to one more."""
 
     classes_per_client: int = Field(2, ge=1, description="classes of each client")
 
 
 def draw_shards(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """Clients choose one after the other, each among the classes that the fewest have chosen
-    before."""
+    """Clients choose one after the other, each the classes that the fewest have chosen before."""
     assert isinstance(params, ShardsParams)
     each, least = params.classes_per_client, -(-given.classes // given.clients)
     if not least <= each <= given.classes:
         raise FedmapError(
             f"partition shards: classes_per_client is {each}; {least} to {given.classes} are "
-            "possible, "
-            f"so that {given.clients} clients hold all {given.classes} classes"
+            f"possible, so that {given.clients} clients hold all {given.classes} classes"
         )
     holds = np.zeros((given.clients, given.classes), bool)
     holders = np.zeros(given.classes)
@@ -121,7 +123,7 @@ def draw_shards(given: Labels, params: PartitionParams, rng: np.random.Generator
         chosen = np.argsort(holders + rng.random(given.classes))[:each]
         holds[client, chosen] = True
         holders[chosen] += 1
-    return share_out(given, holds * params.sizes(given.clients, rng)[:, None], rng)
+    return divide(given, holds * params.sizes(given.clients, rng)[:, None], rng)
 
 
 PARTITIONS.add("shards")(Partition(ShardsParams, draw_shards))
@@ -132,21 +134,22 @@ class IIDParams(SizedParams):
 
 
 def draw_iid(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
-    """Samples are shared out as if all were of one class."""
+    """Samples are divided as if all were of one class."""
     assert isinstance(params, IIDParams)
     alike = given._replace(labels=np.zeros_like(given.labels), classes=1)
-    return share_out(alike, params.sizes(given.clients, rng)[:, None], rng)
+    return divide(alike, params.sizes(given.clients, rng)[:, None], rng)
 
 
 PARTITIONS.add("iid")(Partition(IIDParams, draw_iid))
 
 
 class NaturalParams(PartitionParams):
-    """Each sample stays with the owner that it comes with, such as its writer; there are as many
-    clients as owners."""
+    """Each sample stays with the owner that the data gives it, such as its writer; there are as
+    many clients as owners."""
 
 
 def draw_natural(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    """Nothing is drawn: the owners are those of the data."""
     if given.owner is None:
         others = sorted(name for name in PARTITIONS if name != "natural")
         raise FedmapError(
@@ -155,8 +158,8 @@ def draw_natural(given: Labels, params: PartitionParams, rng: np.random.Generato
     owners = int(given.owner.max()) + 1
     if given.clients != owners:
         raise FedmapError(
-            f"clients is {given.clients}, but the samples come with {owners} owners; leave clients "
-            "out, or choose another partition"
+            f"clients is {given.clients}, but the samples come with {owners} owners; "
+            "leave clients out, or choose another partition"
         )
     return given.owner
 
@@ -164,8 +167,8 @@ def draw_natural(given: Labels, params: PartitionParams, rng: np.random.Generato
 PARTITIONS.add("natural")(Partition(NaturalParams, draw_natural))
 
 
-def share_out(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
-    """Owners such that each class's samples are split in proportion to its column of `wish`
+def divide(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
+    """Owners such that each class's samples are divided in proportion to its column of `wish`
     (clients x classes)."""
     if len(given.labels) < 2 * given.clients:
         raise FedmapError(
@@ -173,16 +176,13 @@ def share_out(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
             "(one to train on, one to test on); "
             f"at most {len(given.labels) // 2} clients are possible"
         )
-    # the union of all clients' classes is the whole set
-    for nobodys in np.flatnonzero(wish.sum(0) == 0):
-        wish[rng.integers(given.clients), nobodys] = 1
-    by_class = np.split(
-        np.argsort(given.labels, kind="stable"),
-        np.bincount(given.labels, minlength=given.classes).cumsum()[:-1],
-    )
-    counts = np.stack(
-        [proportional(wish[:, c], len(samples)) for c, samples in enumerate(by_class)], axis=1
-    )
+    # A class that nobody wishes for goes to one client: together the clients hold every class.
+    for unwished in np.flatnonzero(wish.sum(0) == 0):
+        wish[rng.integers(given.clients), unwished] = 1
+    sizes = np.bincount(given.labels, minlength=given.classes)
+    by_class = np.split(np.argsort(given.labels, kind="stable"), sizes.cumsum()[:-1])
+    columns = [proportional(wish[:, c], len(samples)) for c, samples in enumerate(by_class)]
+    counts = np.stack(columns, axis=1)
     at_least_two_each(counts, wish, rng)
     owner = np.empty(len(given.labels), np.int64)
     for c, samples in enumerate(by_class):
@@ -200,21 +200,22 @@ def proportional(wish: Floats, total: int) -> Ints:
 
 
 def at_least_two_each(counts: Ints, wish: Floats, rng: np.random.Generator) -> None:
-    """Move single samples from the largest clients to those with fewer than two: one to train on,
-    one to test on.
+    """Move single samples, in place, from the largest clients to those with fewer than two: one
+    to train on, one to test on.
 
-    The moved sample is of a class that the receiver wished for, where a larger client has one."""
+    The moved sample is of a class that the receiver wished for, where a larger client has one.
+    """
     sizes = counts.sum(1)
-    # nobody with more than two samples has the class, and nobody ever will
-    given_out = np.zeros(counts.shape[1], bool)
+    # classes that no client with more than two samples has; this stays so
+    used_up = np.zeros(counts.shape[1], bool)
     for client in np.flatnonzero(sizes < 2):
         while sizes[client] < 2:
             # A random one of the classes that are wished for and left, else of those that are left.
-            c = np.argmax(~given_out * (1.0 + (wish[client] > 0)) + rng.random(len(given_out)))
+            c = np.argmax(~used_up * (1.0 + (wish[client] > 0)) + rng.random(len(used_up)))
             holders = sizes * (counts[:, c] > 0)
             giver = np.argmax(holders)
             if holders[giver] <= 2:
-                given_out[c] = True
+                used_up[c] = True
                 continue
             counts[[giver, client], c] += (-1, 1)
             sizes[[giver, client]] += (-1, 1)
@@ -223,16 +224,14 @@ def at_least_two_each(counts: Ints, wish: Floats, rng: np.random.Generator) -> N
 def draw_owners(
     name: str, given: Labels, params: PartitionParams, rng: np.random.Generator
 ) -> Ints:
-    """Draw with the partition of this name: for each sample the number of the client that holds it."""
+    """Draw with the partition of this name: for each sample the client that holds it."""
     if given.clients < 1:
         raise FedmapError(f"clients is {given.clients}; at least 1 is needed")
     owner = PARTITIONS[name].draw(given, params, rng)
-    if owner.shape != given.labels.shape or not np.array_equal(
-        np.unique(owner), np.arange(given.clients)
-    ):
+    clients = np.arange(given.clients)
+    if owner.shape != given.labels.shape or not np.array_equal(np.unique(owner), clients):
         raise FedmapError(
             f"partition {name} must give each of the {len(given.labels)} samples to one of the "
-            f"clients 0 to {given.clients - 1}, "
-            "and each client at least one sample"
+            f"clients 0 to {given.clients - 1}, and each client at least one sample"
         )
     return owner

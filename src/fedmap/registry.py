@@ -86,5 +86,10 @@ class Registry(Generic[T]):
         self._load_entry_points()
         return iter(self._things)
 
+    def values(self) -> list[T]:
+        """All things, in the order of their registration."""
+        return [self._things[name] for name in self]
+
     def items(self) -> list[tuple[str, T]]:
+        """All names with their things."""
         return [(name, self._things[name]) for name in self]

@@ -4,6 +4,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from measure import peak_memory
 
 from fedmap.data.files import archive
 from fedmap.errors import FedmapError
@@ -80,7 +81,7 @@ def test_a_member_cannot_be_written_twice(tmp_path: Path) -> None:
         archive.unpack(path, tmp_path / "out", 1000)
 
 
-def test_an_archive_stops_at_its_limit_of_bytes(tmp_path: Path, peak) -> None:
+def test_an_archive_stops_at_its_limit_of_bytes(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar.gz", member("zeros", bytes(20_000_000)))
     assert path.stat().st_size < 100_000
 
@@ -88,7 +89,7 @@ def test_an_archive_stops_at_its_limit_of_bytes(tmp_path: Path, peak) -> None:
         with pytest.raises(FedmapError, match="unpacks to more than 1,000 bytes"):
             archive.unpack(path, tmp_path / "out", 1000)
 
-    assert peak(unpack) < 3_000_000
+    assert peak_memory(unpack) < 3_000_000
 
 
 def test_an_archive_stops_at_its_limit_of_files(
@@ -100,7 +101,7 @@ def test_an_archive_stops_at_its_limit_of_files(
         archive.unpack(path, tmp_path / "out", 1000)
 
 
-def test_a_header_that_asks_for_all_memory_is_refused(tmp_path: Path, peak) -> None:
+def test_a_header_that_asks_for_all_memory_is_refused(tmp_path: Path) -> None:
     info = tarfile.TarInfo("pax")
     info.type, info.size = tarfile.XHDTYPE, 4_000_000_000
     (tmp_path / "a.tar.gz").write_bytes(
@@ -111,7 +112,7 @@ def test_a_header_that_asks_for_all_memory_is_refused(tmp_path: Path, peak) -> N
         with pytest.raises(FedmapError, match="a header asks for"):
             archive.unpack(tmp_path / "a.tar.gz", tmp_path / "out", 1000)
 
-    assert peak(unpack) < 3_000_000
+    assert peak_memory(unpack) < 3_000_000
 
 
 @pytest.mark.parametrize("cut", [0, 5, 100, -20, -1])

@@ -1,6 +1,7 @@
 from random import Random
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
@@ -48,7 +49,7 @@ def test_without_a_test_set_it_is_empty_and_with_one_it_is_kept() -> None:
     ],
 )
 def test_any_labels_become_numbers_and_keep_their_names(
-    labels: object, classes: tuple[str, ...], numbers: list[int]
+    labels: npt.ArrayLike, classes: tuple[str, ...], numbers: list[int]
 ) -> None:
     data = from_clients({"a": (np.zeros((3, 2)), labels)})
     assert data.classes == classes
@@ -93,7 +94,7 @@ def test_images_with_channels_first_last_or_none_and_vectors_are_taken(
     assert data.defaults.net == ("mlp" if len(shape) == 1 else "lenet")
 
 
-def test_grey_and_color_mixed_become_color_and_sizes_are_made_equal() -> None:
+def test_gray_and_color_mixed_become_color_and_sizes_are_made_equal() -> None:
     data = from_clients(
         {"gray": (np.full((2, 8, 8), 9, np.uint8), [0, 1]), "color": (images(2, 3, 40, 20), [0, 1])}
     )

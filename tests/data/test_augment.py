@@ -52,6 +52,19 @@ def test_the_same_generator_gives_the_same_batch_and_the_input_stays() -> None:
     assert torch.equal(x, before)
 
 
+def test_a_batch_is_augmented_on_its_own_device_whatever_the_default_is() -> None:
+    x = torch.arange(5 * 3 * 8 * 8).view(5, 3, 8, 8)
+    expected = augment(x, np.random.default_rng(0), 7)
+    with torch.device("meta"):
+        got = augment(x, np.random.default_rng(0), 7)
+    assert torch.equal(got, expected)
+
+
+def test_a_batch_on_another_device_stays_there() -> None:
+    x = torch.zeros(5, 3, 8, 8, device="meta")
+    assert augment(x, np.random.default_rng(0), torch.zeros(3)).device == x.device
+
+
 def test_all_shifts_and_both_sides_occur() -> None:
     x = torch.zeros(3000, 1, 9, 9, dtype=torch.uint8)
     x[:, :, 4, 4] = 1  # the middle stays inside under every shift

@@ -4,10 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from writers import write_cifar
+from writers import CIFAR, write_cifar
 
 from fedmap.data import load
-from fedmap.data.official import cifar
 from fedmap.errors import FedmapError
 
 
@@ -16,14 +15,16 @@ from fedmap.errors import FedmapError
 def test_both_versions_of_both_sets_are_read(tmp_path: Path, name: str, version: str) -> None:
     content = write_cifar(tmp_path, name, version)
     data = load(name, tmp_path)
-    layout = cifar.LAYOUTS[name]
-    assert data.train_y.tolist() == [
-        int(label) for stem in layout.train for label in content[stem][1]
-    ]
-    assert np.array_equal(data.test_x.numpy(), content[layout.test][0].reshape(-1, 3, 32, 32))
+    official = CIFAR[name]
+    train = [content[stem] for stem in official.train_files]
+    test_x, test_y = content[official.test_file]
+    assert data.train_y.tolist() == [int(label) for _, y in train for label in y]
+    assert np.array_equal(data.train_x.flatten(1).numpy(), np.concatenate([x for x, _ in train]))
+    assert data.test_y.tolist() == test_y.tolist()
+    assert np.array_equal(data.test_x.numpy(), test_x.reshape(-1, 3, 32, 32))
     assert data.augment
     assert data.train_x.dtype == torch.uint8
-    assert data.classes == layout.classes
+    assert data.classes == official.classes
 
 
 @pytest.mark.parametrize("version", ["bin", "py"])
@@ -36,9 +37,10 @@ def test_without_a_cache_the_set_is_read_each_time(
 
 
 def test_there_are_ten_and_a_hundred_classes_in_the_official_order() -> None:
-    assert cifar.CIFAR_10.classes[3] == "cat"
-    assert len(set(cifar.CIFAR_100.classes)) == 100
-    assert list(cifar.CIFAR_100.classes) == sorted(cifar.CIFAR_100.classes)
+    ten, hundred = CIFAR["cifar-10"].classes, CIFAR["cifar-100"].classes
+    assert " ".join(ten) == "airplane automobile bird cat deer dog frog horse ship truck"
+    assert len(set(hundred)) == 100
+    assert list(hundred) == sorted(hundred)
 
 
 def test_pixels_are_normalized_by_the_papers_numbers(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_a_label_out_of_range_is_named(tmp_path: Path, version: str) -> None:
 def test_a_python_file_with_other_content_is_one_clear_error(tmp_path: Path, content: dict) -> None:
     (tmp_path / "batch").write_bytes(pickle.dumps(content, 4))
     with pytest.raises(FedmapError, match="batch: "):
-        cifar.read_file(tmp_path / "batch", cifar.CIFAR_10)
+        CIFAR["cifar-10"].read_file(tmp_path / "batch")
 
 
 def test_a_missing_batch_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from PIL import Image
 from writers import write_cinic
 
 from fedmap.data import load
-from fedmap.data.official.manifest import CINIC_CLASSES
+from fedmap.data.official.cinic_10 import Cinic10
 from fedmap.errors import FedmapError
 
 
@@ -15,11 +15,11 @@ def test_train_and_test_are_read_class_by_class_and_validation_is_not(tmp_path: 
     data = load("cinic-10", tmp_path)
     assert data.train_y.tolist() == [c for c in range(10) for _ in range(2)]
     assert len(data.test_y) == 20
-    for c, name in enumerate(CINIC_CLASSES):
+    for c, name in enumerate(Cinic10.classes):
         assert np.array_equal(data.train_x[2 * c].permute(1, 2, 0).numpy(), first[name])
 
 
-def test_a_grey_image_among_the_others_becomes_color(tmp_path: Path) -> None:
+def test_a_gray_image_among_the_others_becomes_color(tmp_path: Path) -> None:
     write_cinic(tmp_path)
     Image.new("L", (32, 32), 50).save(tmp_path / "CINIC-10" / "train" / "airplane" / "0.png")
     assert load("cinic-10", tmp_path).train_x[0].unique().tolist() == [50]

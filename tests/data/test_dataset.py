@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedmap.data import Dataset, synthetic
+from fedmap.data.dataset import normalize
 from fedmap.errors import FedmapError
 
 DATA = synthetic(classes=2, train=6, test=2, shape=(4,))
@@ -11,11 +12,6 @@ DATA = synthetic(classes=2, train=6, test=2, shape=(4,))
 
 def owned(owner: list[int], names: tuple[str, ...] = ()) -> Dataset:
     return replace(DATA, owner=torch.tensor(owner, dtype=torch.int64), client_names=names)
-
-
-def test_owners_and_their_names_are_kept() -> None:
-    data = owned([0, 0, 1, 1, 1, 0], ("north", "south"))
-    assert data.client_names == ("north", "south")
 
 
 @pytest.mark.parametrize(
@@ -60,3 +56,65 @@ def test_an_empty_test_set_of_the_right_shape_is_allowed() -> None:
 def test_a_dataset_that_does_not_fit_is_refused(change: dict, says: str) -> None:
     with pytest.raises(FedmapError, match=says):
         replace(DATA, **change)
+
+
+PIXELS = torch.tensor([[0, 51, 255], [255, 102, 0]], dtype=torch.uint8).view(1, 2, 1, 3)
+
+
+def test_pixels_are_shifted_and_scaled_for_each_channel() -> None:
+    got = normalize(PIXELS, (0.5, 0.2), (0.25, 0.5)).view(2, 3).tolist()
+    assert got[0] == pytest.approx([-2, -1.2, 2])
+    assert got[1] == pytest.approx([1.6, 0.4, -0.4])
+
+
+def test_without_a_mean_pixels_are_scaled_to_one() -> None:
+    got = normalize(PIXELS, (), ()).flatten().tolist()
+    assert got == pytest.approx([0, 0.2, 1, 1, 0.4, 0])
+
+
+def test_samples_that_are_no_pixels_stay_as_they_are() -> None:
+    x = torch.randn(4, 3)
+    assert normalize(x, (0.5,), (0.5,)) is x
+
+
+def test_samples_are_normalized_on_their_own_device_whatever_the_default_is() -> None:
+    expected = normalize(PIXELS, (0.5, 0.2), (0.25, 0.5))
+    with torch.device("meta"):
+        got = normalize(PIXELS, (0.5, 0.2), (0.25, 0.5))
+    assert torch.equal(got, expected)
+
+
+def test_a_dataset_normalizes_with_its_own_numbers() -> None:
+    data = replace(synthetic(train=4, test=2), mean=(0.1,), std=(0.3,))
+    assert torch.equal(data.normalize(data.train_x), normalize(data.train_x, (0.1,), (0.3,)))
+
+
+def test_a_smaller_dataset_has_the_first_samples_of_every_class() -> None:
+    data = synthetic(classes=3, train=90, test=30, shape=(2,))
+    fewer = data.smaller(30)
+    assert fewer.train_y.bincount().tolist() == [10, 10, 10]
+    assert fewer.test_y.bincount().tolist() == [3, 3, 3]
+    for c in range(3):
+        first = data.train_x[data.train_y == c][:10]
+        assert torch.equal(fewer.train_x[fewer.train_y == c], first)
+
+
+def test_a_smaller_dataset_keeps_a_sample_of_every_class() -> None:
+    assert synthetic(classes=5, train=50, test=10).smaller(1).train_y.bincount().tolist() == [1] * 5
+
+
+def test_a_smaller_dataset_has_whole_owners() -> None:
+    fewer = owned([0, 0, 1, 1, 2, 2], ("north", "south", "west")).smaller(3)
+    assert fewer.owner is not None
+    assert fewer.owner.tolist() == [0, 0, 1, 1]
+    assert fewer.client_names == ("north", "south")
+    assert torch.equal(fewer.train_x, DATA.train_x[:4])
+
+
+def test_more_samples_than_there_are_change_nothing() -> None:
+    assert DATA.smaller(7) is DATA
+
+
+def test_a_dataset_without_samples_cannot_be_asked_for() -> None:
+    with pytest.raises(FedmapError, match="samples is 0; at least 1 is needed"):
+        DATA.smaller(0)

@@ -1,7 +1,7 @@
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -11,7 +11,8 @@ import pytest
 from fedmap.data import download
 from fedmap.data.download import fetch, get
 from fedmap.data.locate import cache_dir
-from fedmap.data.official.manifest import OFFICIAL, Official, Remote
+from fedmap.data.official.base import OFFICIAL, OfficialSet, RemoteFile
+from fedmap.data.official.families.mnist import MnistLike
 from fedmap.errors import FedmapError
 
 
@@ -34,22 +35,15 @@ class Server:
                 if content is None:
                     self.send_error(404)
                     return
-                start = (
-                    int(wanted.removeprefix("bytes=").removesuffix("-")) + outer.shift
-                    if wanted and outer.ranges
-                    else 0
-                )
-                self.send_response(206 if wanted and outer.ranges else 200)
-                self.send_header(
-                    "Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"
-                )
-                self.send_header("Content-Length", str(len(content) - start))
+                status, start, size = 200, 0, len(content)
+                if wanted and outer.ranges:
+                    status = 206
+                    start = int(wanted.removeprefix("bytes=").removesuffix("-")) + outer.shift
+                self.send_response(status)
+                self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+                self.send_header("Content-Length", str(size - start))
                 self.end_headers()
-                self.wfile.write(
-                    content[
-                        start : None if outer.break_after is None else start + outer.break_after
-                    ]
-                )
+                self.wfile.write(content[start:][: outer.break_after])
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -57,9 +51,9 @@ class Server:
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.thread = Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01})
 
-    def remote(self, name: str, content: bytes, md5: str = "") -> Remote:
+    def remote(self, name: str, content: bytes, md5: str = "") -> RemoteFile:
         self.files[name] = content
-        return Remote(
+        return RemoteFile(
             f"http://127.0.0.1:{self.http.server_port}/{name}",
             md5 or hashlib.md5(content).hexdigest(),
             len(content),
@@ -79,7 +73,7 @@ def server() -> Iterator[Server]:
 CONTENT = bytes(range(256)) * 4000  # about a megabyte
 
 
-def test_a_file_arrives_whole_and_progress_is_told(server: Server, tmp_path: Path) -> None:
+def test_a_file_arrives_whole_and_progress_is_reported(server: Server, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     fetch(server.remote("a.gz", CONTENT), tmp_path / "a.gz", lambda *step: seen.append(step))
     assert (tmp_path / "a.gz").read_bytes() == CONTENT
@@ -154,9 +148,9 @@ def test_a_server_that_says_no_and_one_that_is_not_there_are_clear_errors(
     with pytest.raises(FedmapError, match="the server answers 404"):
         fetch(remote, tmp_path / "a.gz")
     with pytest.raises(FedmapError, match="cannot be reached"):
-        fetch(Remote("http://127.0.0.1:9/a.gz", "", 1), tmp_path / "a.gz")
+        fetch(RemoteFile("http://127.0.0.1:9/a.gz", "", 1), tmp_path / "a.gz")
     with pytest.raises(FedmapError, match="only http and https"):
-        fetch(Remote("file:///etc/passwd", "", 1), tmp_path / "a.gz")
+        fetch(RemoteFile("file:///etc/passwd", "", 1), tmp_path / "a.gz")
 
 
 def tar(**files: bytes) -> bytes:
@@ -169,23 +163,36 @@ def tar(**files: bytes) -> bytes:
     return buffer.getvalue()
 
 
+class Toy(MnistLike):
+    """A set whose archive or files are on the test's server."""
+
+    name = "toy"
+    folders = ("toy-bin", "toy")
+    marks = ("train.bin",)
+
+    def __init__(self, *remote_files: RemoteFile, unpacked_limit: int = 0) -> None:
+        self.remote_files = remote_files
+        self.unpacked_limit = unpacked_limit
+
+
+Archive = Callable[..., None]
+
+
 @pytest.fixture
-def archive(server: Server, monkeypatch: pytest.MonkeyPatch):
-    """Puts an archive with this content in the place of a set's official one."""
+def archive(server: Server, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """Puts an archive with this content on the server, as that of the set toy."""
 
     def put(**files: bytes) -> None:
-        remote = server.remote("set.tar.gz", tar(**files))
-        monkeypatch.setitem(
-            OFFICIAL,
-            "toy",
-            Official("toy", ("toy-bin", "toy"), ("train.bin",), 1, 1, {}, (remote,), 10_000),
-        )
+        toy = Toy(server.remote("set.tar.gz", tar(**files)), unpacked_limit=10_000)
+        monkeypatch.setitem(OFFICIAL, "toy", toy)
 
     return put
 
 
 @pytest.mark.parametrize("prefix", ["", "some-folder__"])
-def test_an_archive_is_unpacked_into_the_sets_folder(archive, tmp_path: Path, prefix: str) -> None:
+def test_an_archive_is_unpacked_into_the_sets_folder(
+    archive: Archive, tmp_path: Path, prefix: str
+) -> None:
     archive(**{f"{prefix}train_dot_bin": b"abc", f"{prefix}more__readme": b"hello"})
     folder = get("toy", tmp_path / "new")
     assert folder == tmp_path / "new" / "toy-bin"
@@ -194,7 +201,9 @@ def test_an_archive_is_unpacked_into_the_sets_folder(archive, tmp_path: Path, pr
     assert [path.name for path in folder.parent.iterdir()] == ["toy-bin"]
 
 
-def test_what_is_there_is_not_downloaded_again(archive, server: Server, tmp_path: Path) -> None:
+def test_what_is_there_is_not_downloaded_again(
+    archive: Archive, server: Server, tmp_path: Path
+) -> None:
     archive(train_dot_bin=b"abc")
     assert get("toy", tmp_path) == get("toy", tmp_path)
     assert len(server.asked) == 1
@@ -203,7 +212,9 @@ def test_what_is_there_is_not_downloaded_again(archive, server: Server, tmp_path
 @pytest.mark.parametrize(
     "files", [{"other": b"x"}, {"..__escaped": b"x"}, {"train_dot_bin": bytes(20_000)}]
 )
-def test_a_bad_archive_leaves_no_folder(archive, tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_a_bad_archive_leaves_no_folder(
+    archive: Archive, tmp_path: Path, files: dict[str, bytes]
+) -> None:
     archive(**files)
     with pytest.raises(FedmapError, match=r"set\.tar\.gz"):
         get("toy", tmp_path / "new")
@@ -213,26 +224,24 @@ def test_a_bad_archive_leaves_no_folder(archive, tmp_path: Path, files: dict[str
 def test_single_files_appear_together_at_the_end(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remotes = (server.remote("images.gz", b"images"), server.remote("labels.gz", b"labels"))
-    monkeypatch.setitem(
-        OFFICIAL, "toy", Official("toy", ("toy",), ("images.gz",), 1, 1, {}, remotes)
-    )
+    images, labels = server.remote("train.bin", b"images"), server.remote("labels.gz", b"labels")
+    monkeypatch.setitem(OFFICIAL, "toy", Toy(images, labels))
     del server.files["labels.gz"]
     with pytest.raises(FedmapError, match="404"):
         get("toy", tmp_path)
-    assert not (tmp_path / "toy").exists()
+    assert not (tmp_path / "toy-bin").exists()
     server.files["labels.gz"] = b"labels"
     folder = get("toy", tmp_path)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
-        "images.gz": b"images",
+        "train.bin": b"images",
         "labels.gz": b"labels",
     }
-    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+    assert [path.name for path in tmp_path.iterdir()] == ["toy-bin"]
     assert len(server.asked) == 3  # the first file came only once
 
 
 def test_without_a_folder_the_set_goes_to_fedmap_data_or_the_cache(
-    archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive(train_dot_bin=b"abc")
     assert get("toy") == cache_dir() / "toy-bin"
@@ -241,7 +250,7 @@ def test_without_a_folder_the_set_goes_to_fedmap_data_or_the_cache(
     assert get("toy") == tmp_path / "variable" / "toy-bin"
 
 
-def test_a_folder_that_cannot_be_written_is_named(archive, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(archive: Archive, tmp_path: Path) -> None:
     archive(train_dot_bin=b"abc")
     (tmp_path / "file").touch()
     with pytest.raises(FedmapError, match=r"toy cannot be put into .*file"):
@@ -270,10 +279,15 @@ def test_a_connection_that_falls_silent_is_a_clear_error(
         download.fetch(remote, tmp_path / "a.gz")
 
 
-def test_every_download_is_by_name_size_and_sum() -> None:
-    for official in OFFICIAL.values():
-        for remote in official.remotes:
-            assert remote.url.startswith("http")
-            assert len(remote.md5) == 32
-            assert remote.size > 4000
-        assert official.unpacked == 0 or len(official.remotes) == 1
+@pytest.mark.parametrize("official", OFFICIAL.values(), ids=lambda official: official.name)
+def test_every_download_has_an_address_a_size_and_a_sum(official: OfficialSet) -> None:
+    for remote in official.remote_files:
+        assert remote.url.startswith("http")
+        assert len(remote.md5) == 32
+        assert remote.size > 4000
+
+
+@pytest.mark.parametrize("official", OFFICIAL.values(), ids=lambda official: official.name)
+def test_what_is_unpacked_is_one_archive(official: OfficialSet) -> None:
+    archives = [remote for remote in official.remote_files if remote.name.endswith(".tar.gz")]
+    assert len(archives) == (1 if official.unpacked_limit else 0)

@@ -11,7 +11,10 @@ from fedmap.errors import FedmapError
 
 
 def save(
-    path: Path, value: object = 100, size: tuple[int, int] = (32, 32), mode: str = "L"
+    path: Path,
+    value: int | tuple[int, ...] = 100,
+    size: tuple[int, int] = (32, 32),
+    mode: str = "L",
 ) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, value).save(path)

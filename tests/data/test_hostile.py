@@ -7,6 +7,7 @@ import pickle
 import tarfile
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from writers import leaf_shard, python2
+from writers import CIFAR, leaf_shard, python2
 
 from fedmap.data import read_npz, read_parquet
 from fedmap.data.files import archive, idx, images
-from fedmap.data.official import cifar, femnist
+from fedmap.data.official import femnist
 from fedmap.errors import FedmapError
 
 RNG = np.random.default_rng(0)
@@ -62,17 +63,17 @@ READERS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], object]]] = 
     "cifar binary": (
         "test.bin",
         lambda: np.concatenate([np.zeros((4, 2), np.uint8), PIXELS], 1).tobytes(),
-        lambda path: cifar.read_file(path, cifar.CIFAR_100),
+        CIFAR["cifar-100"].read_file,
     ),
     "cifar python 2": (
         "test",
         lambda: python2(PIXELS, [1, 2, 3, 4]),
-        lambda path: cifar.read_file(path, cifar.CIFAR_10),
+        CIFAR["cifar-10"].read_file,
     ),
     "cifar python": (
         "test",
         lambda: pickle.dumps({"data": PIXELS, "fine_labels": [1, 2, 3, 4]}, 4),
-        lambda path: cifar.read_file(path, cifar.CIFAR_100),
+        CIFAR["cifar-100"].read_file,
     ),
     "femnist": (
         "a.json",
@@ -82,7 +83,7 @@ READERS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], object]]] = 
     **{
         kind: (
             f"image.{kind}",
-            lambda kind=kind: picture(kind),
+            partial(picture, kind),
             lambda path: images.pixels(images.read(path), (8, 8), path),
         )
         for kind in ("png", "jpeg", "gif", "bmp", "tiff", "webp", "ppm")
@@ -105,8 +106,7 @@ READERS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], object]]] = 
     ),
 }
 
-# Where a damage is, as a share of the file; headers are at both ends, so these are tried more
-# often.
+# where a damage is, as a share of the file; both ends, where headers are, are tried more often
 places = st.one_of(st.floats(0, 1), st.floats(0, 0.02), st.floats(0.98, 1))
 damages = st.one_of(
     st.tuples(st.just("cut"), places, st.just(b"")),
@@ -130,11 +130,8 @@ def damaged(content: bytes, how: str, where: float, what: bytes) -> bytes:
         return content[:at] + what + content[at:]
     if how == "overwrite":
         return content[:at] + what + content[at + len(what) :]
-    return (
-        content[:at]
-        + bytes(a ^ b for a, b in zip(content[at : at + 1], what, strict=False))
-        + content[at + 1 :]
-    )
+    flipped = bytes(a ^ b for a, b in zip(content[at : at + 1], what, strict=False))
+    return content[:at] + flipped + content[at + 1 :]
 
 
 def survives(reader: str, content: bytes) -> None:

@@ -1,4 +1,6 @@
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ class Hub:
         return self._columns[column]
 
 
-def picture(value: object, size: tuple[int, int] = (8, 8), mode: str = "L") -> Image.Image:
+def picture(
+    value: int | tuple[int, ...], size: tuple[int, int] = (8, 8), mode: str = "L"
+) -> Image.Image:
     return Image.new(mode, size, value)
 
 
@@ -99,12 +103,14 @@ def test_arrays_as_samples_are_taken() -> None:
         ({"data": {}}, "there is no client"),
     ],
 )
-def test_what_cannot_be_used_is_one_clear_sentence(arguments: dict, says: str) -> None:
+def test_what_cannot_be_used_is_one_clear_sentence(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(FedmapError, match=says):
         from_huggingface(**arguments)
 
 
-def test_a_picture_that_breaks_when_it_is_decoded_is_one_clear_sentence(tmp_path) -> None:
+def test_a_picture_that_breaks_when_it_is_decoded_is_one_clear_sentence(
+    tmp_path: Path,
+) -> None:
     picture(3, (64, 64)).save(tmp_path / "a.png")
     (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])
     with (

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from fedmap.data import load
-from fedmap.data import locate as module
-from fedmap.data.locate import cache_dir, find, lookup
-from fedmap.data.official.manifest import OFFICIAL
+from fedmap.data import load, locate
+from fedmap.data.locate import cache_dir
+from fedmap.data.official.base import OFFICIAL
 from fedmap.errors import FedmapError
 
 
@@ -35,30 +34,30 @@ def put(root: Path, folder: str, mark: str) -> Path:
 )
 def test_usual_folder_names_are_found(tmp_path: Path, name: str, folder: str, mark: str) -> None:
     put(tmp_path, folder, mark)
-    assert find(OFFICIAL[name], tmp_path) == tmp_path / folder
+    assert OFFICIAL[name].find(tmp_path) == tmp_path / folder
 
 
 def test_the_folder_of_the_set_itself_may_be_given(tmp_path: Path) -> None:
     folder = put(tmp_path, "MNIST/raw", "train-images-idx3-ubyte")
-    assert find(OFFICIAL["mnist"], folder) == find(OFFICIAL["mnist"], folder.parent) == folder
+    assert OFFICIAL["mnist"].find(folder) == folder
+    assert OFFICIAL["mnist"].find(folder.parent) == folder
 
 
 def test_mnist_is_never_taken_for_fashion_mnist(tmp_path: Path) -> None:
     folder = put(tmp_path, "mnist", "train-images-idx3-ubyte")
-    assert lookup(OFFICIAL["fashion-mnist"], folder) is None
+    assert OFFICIAL["fashion-mnist"].lookup(folder) is None
 
 
 def test_an_empty_folder_with_the_right_name_is_not_the_set(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-bin").mkdir()
-    assert lookup(OFFICIAL["cifar-10"], tmp_path) is None
+    assert OFFICIAL["cifar-10"].lookup(tmp_path) is None
 
 
 def test_places_are_searched_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = "train-images-idx3-ubyte.gz"
-    official = OFFICIAL["fashion-mnist"]
-    monkeypatch.setattr(module, "DEBIAN", tmp_path / "debian")
+    monkeypatch.setattr(locate, "DEBIAN", tmp_path / "debian")
     monkeypatch.setenv("FEDMAP_DATA", str(tmp_path / "variable"))
     places = {
         "Debian": tmp_path / "debian",
@@ -66,12 +65,10 @@ def test_places_are_searched_in_their_order(
         "FEDMAP_DATA": tmp_path / "variable",
         "--data-dir": tmp_path / "given",
     }
-    for (
-        what,
-        place,
-    ) in places.items():  # last to first: each one found before those that are there already
+    # last to first: each one is found before those that are there already
+    for what, place in places.items():
         folder = put(place, "fashion-mnist", mark)
-        assert lookup(official, tmp_path / "given") == (folder, what)
+        assert OFFICIAL["fashion-mnist"].lookup(tmp_path / "given") == (folder, what)
 
 
 def test_a_missing_set_says_what_was_looked_for_where_and_what_to_do(tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from measure import peak_memory
 
 from fedmap.data import load, read_npz
 from fedmap.data.own import npz
+from fedmap.data.own.arrays import Pair
 from fedmap.errors import FedmapError
 
 
-def write(folder: Path, **clients: tuple[object, object]) -> Path:
+def write(folder: Path, **clients: Pair) -> Path:
     folder.mkdir(exist_ok=True)
     for name, (x, y) in clients.items():
         np.savez(folder / f"{name}.npz", x=x, y=y)
@@ -55,7 +58,7 @@ def test_images_of_different_sizes_get_the_wanted_size(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["b", "test"])
 def test_a_file_that_cannot_be_used_is_named(
-    tmp_path: Path, x: object, y: object, says: str, name: str
+    tmp_path: Path, x: npt.ArrayLike, y: npt.ArrayLike, says: str, name: str
 ) -> None:
     write(tmp_path, a=(np.zeros((1, 2)), [0]), **{name: (x, y)})
     with pytest.raises(FedmapError, match=rf"{name}\.npz: {says}"):
@@ -108,7 +111,7 @@ def test_a_pickle_in_the_archive_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(
-    tmp_path: Path, peak, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(npz, "CAP", 10_000_000)
     (tmp_path / "a.npz").write_bytes(
@@ -121,7 +124,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(
         ):
             read_npz(tmp_path)
 
-    assert peak(read) < 2_000_000
+    assert peak_memory(read) < 2_000_000
 
 
 def test_an_array_that_promises_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_without_pyarrow_the_message_says_how_to_install_it(
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(importlib, "import_module", absent)
+    monkeypatch.setattr(parquet, "import_module", absent)
     with pytest.raises(FedmapError, match=r"pip install 'fedmap\[parquet\]'"):
         load(f"parquet:{tmp_path}")
 

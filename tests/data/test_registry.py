@@ -1,8 +1,9 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fedmap.data import DATASETS, FORMATS, Defaults, load, register_dataset, synthetic
+from fedmap.data import DATASETS, FORMATS, Dataset, Defaults, load, register_dataset, synthetic
 from fedmap.errors import FedmapError
 
 PAPER = {
@@ -17,12 +18,13 @@ PAPER = {
 }
 
 
-def test_all_sets_and_formats_are_listed_with_one_line_without_loading_anything() -> None:
+def test_all_sets_and_formats_are_listed_with_one_line() -> None:
     assert set(DATASETS) >= PAPER
     assert set(FORMATS) >= {"folder", "npz", "parquet"}
-    for _, source in [*DATASETS.items(), *FORMATS.items()]:
-        assert source.line
-        assert "\n" not in source.line
+    sources, formats = DATASETS.items(), FORMATS.items()
+    for line in [*(source.line for _, source in sources), *(form.line for _, form in formats)]:
+        assert line
+        assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -57,19 +59,28 @@ def test_a_format_without_a_path_is_refused() -> None:
         load("folder:")
 
 
-def test_a_users_own_dataset_is_loaded_by_name_and_cannot_take_anothers_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(DATASETS, "_things", dict(DATASETS._things))
-    seen = []
+@pytest.fixture
+def seen() -> Iterator[list[Path | None]]:
+    """The folders with which the dataset `mine` was loaded, which is there for one test."""
+    folders: list[Path | None] = []
 
-    @register_dataset("mine", "a test", Defaults(clients=3))
-    def mine(data_dir: Path | None = None):
-        seen.append(data_dir)
+    def mine(data_dir: Path | None = None) -> Dataset:
+        folders.append(data_dir)
         return synthetic(train=4, test=2)
 
+    with DATASETS.restored():
+        register_dataset("mine", "a test", Defaults(clients=3))(mine)
+        yield folders
+
+
+def test_a_users_own_dataset_is_loaded_by_name(
+    seen: list[Path | None],
+) -> None:
     assert len(load("mine", Path("there")).train_y) == 4
     assert seen == [Path("there")]
     assert DATASETS["mine"].defaults.clients == 3
+
+
+def test_a_users_own_dataset_cannot_take_the_name_of_another() -> None:
     with pytest.raises(FedmapError, match=r"registered already, by fedmap\.data\.official\.mnist"):
-        register_dataset("mnist", "another", None)(mine)
+        register_dataset("mnist", "another")(lambda _: synthetic(train=4, test=2))

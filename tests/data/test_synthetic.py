@@ -6,11 +6,7 @@ from fedmap.errors import FedmapError
 
 
 def test_the_same_seed_gives_the_same_data_and_another_seed_other_data() -> None:
-    one, same, other = (
-        synthetic(train=20, test=10),
-        synthetic(train=20, test=10),
-        synthetic(train=20, test=10, seed=1),
-    )
+    one, same, other = (synthetic(train=20, test=10, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(one.train_x, same.train_x)
     assert torch.equal(one.test_y, same.test_y)
     assert not torch.equal(one.train_x, other.train_x)
@@ -42,3 +38,8 @@ def test_the_nearest_class_mean_tells_the_classes_apart(shape: tuple[int, ...]) 
 def test_an_impossible_shape_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(FedmapError, match="synthetic data of shape"):
         synthetic(shape=shape)
+
+
+def test_data_without_a_class_is_refused() -> None:
+    with pytest.raises(FedmapError, match="synthetic data of 0 classes"):
+        synthetic(classes=0)

@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from writers import write_cifar, write_cinic, write_femnist, write_mnist
+from writers import CIFAR, write_cifar, write_cinic, write_femnist, write_mnist
 
 from fedmap.data import load
-from fedmap.data.official import cifar, femnist
-from fedmap.data.official.manifest import OFFICIAL
+from fedmap.data.official import femnist
+from fedmap.data.official.mnist import Mnist
 from fedmap.data.verify import check, listed
 from fedmap.errors import FedmapError
 
@@ -37,7 +37,7 @@ def test_other_idx_data_than_the_published_one_is_named(tmp_path: Path) -> None:
     report = check("mnist", tmp_path)
     assert report.missing == ["30 of 60,000 train images", "20 of 10,000 test images"]
     assert len(report.wrong) == 4
-    assert OFFICIAL["mnist"].md5["train-images-idx3-ubyte"] in report.verdict
+    assert Mnist.md5["train-images-idx3-ubyte"] in report.verdict
 
 
 def test_a_part_of_a_set_passes_and_is_called_a_part(tmp_path: Path) -> None:
@@ -46,9 +46,8 @@ def test_a_part_of_a_set_passes_and_is_called_a_part(tmp_path: Path) -> None:
     assert check("cinic-10", tmp_path).verdict == (
         "a part of the official set, usable: 20 of 90,000 train images; 20 of 90,000 test images"
     )
-    assert (
-        check("femnist", tmp_path).verdict
-        == "a part of the official set, usable: 3 of 3,550 writers; 6 of 805,263 samples"
+    assert check("femnist", tmp_path).verdict == (
+        "a part of the official set, usable: 3 of 3,550 writers; 6 of 805,263 samples"
     )
 
 
@@ -80,7 +79,7 @@ def test_the_real_cinic_sample_is_read(real: Path) -> None:
 
 
 def test_a_real_femnist_file_is_read(real: Path) -> None:
-    path = femnist.find_files(real / "femnist")[0]
+    path = femnist.Femnist().files(real / "femnist")[0]
     for x, y in femnist.read_file(path).values():
         assert x.shape == (len(y), 28, 28)
         assert x[:, 0, 0].min() > 200  # the background is white
@@ -89,6 +88,6 @@ def test_a_real_femnist_file_is_read(real: Path) -> None:
 def test_the_same_real_images_give_the_same_data_from_the_cache(real: Path) -> None:
     first, second = load("cifar-10", real), load("cifar-10", real)
     assert bool((first.train_x[::100] == second.train_x[::100]).all())
-    x, y = cifar.read_file(real / "cifar-10-batches-bin" / "data_batch_1.bin", cifar.CIFAR_10)
+    x, y = CIFAR["cifar-10"].read_file(real / "cifar-10-batches-bin" / "data_batch_1.bin")
     assert (first.train_x[:10000].numpy() == x).all()
     assert (first.train_y[:10000].numpy() == y).all()

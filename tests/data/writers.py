@@ -3,16 +3,20 @@
 import json
 import pickle
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from fedmap.data.files import idx
-from fedmap.data.official import cifar
-from fedmap.data.official.manifest import CINIC_CLASSES
+from fedmap.data.official.cifar_10 import Cifar10
+from fedmap.data.official.cifar_100 import Cifar100
+from fedmap.data.official.cinic_10 import Cinic10
+from fedmap.data.official.families.cifar import Cifar
 
 RNG = np.random.default_rng(0)
+CIFAR: dict[str, Cifar] = {"cifar-10": Cifar10(), "cifar-100": Cifar100()}
 CIFAR_FOLDERS = {
     ("cifar-10", "bin"): "cifar-10-batches-bin",
     ("cifar-10", "py"): "cifar-10-batches-py",
@@ -22,15 +26,19 @@ CIFAR_FOLDERS = {
 
 
 def write_mnist(
-    folder: Path, train: int = 30, test: int = 20, pack=bytes, end: str = "", mark: str = "-"
+    folder: Path,
+    train: int = 30,
+    test: int = 20,
+    pack: Callable[[bytes], bytes] = bytes,
+    end: str = "",
+    mark: str = "-",
 ) -> None:
+    """The four files; `pack` compresses them."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     for part, n in (("train", train), ("t10k", test)):
-        images, labels = (
-            rng.integers(256, size=(n, 28, 28), dtype=np.uint8),
-            (np.arange(n) % 10).astype(np.uint8),
-        )
+        images = rng.integers(256, size=(n, 28, 28), dtype=np.uint8)
+        labels = (np.arange(n) % 10).astype(np.uint8)
         (folder / f"{part}-images{mark}idx3-ubyte{end}").write_bytes(pack(idx.encode(images)))
         (folder / f"{part}-labels{mark}idx1-ubyte{end}").write_bytes(pack(idx.encode(labels)))
 
@@ -39,25 +47,22 @@ def write_cifar(
     root: Path, name: str, version: str, n: int = 4
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """A small set in official format; returns what is in it."""
-    layout = cifar.LAYOUTS[name]
+    official = CIFAR[name]
     folder = root / CIFAR_FOLDERS[name, version]
     folder.mkdir(parents=True)
     content = {}
-    for stem in (*layout.train, layout.test):
+    for stem in (*official.train_files, official.test_file):
         x = RNG.integers(256, size=(n, 3072), dtype=np.uint8)
-        y = RNG.integers(len(layout.classes), size=n, dtype=np.uint8)
+        y = RNG.integers(len(official.classes), size=n, dtype=np.uint8)
         content[stem] = x, y
         if version == "bin":
-            coarse = [y[:, None] // 5] * (layout.label_bytes - 1)
-            (folder / f"{stem}.bin").write_bytes(
-                np.concatenate([*coarse, y[:, None], x], 1).tobytes()
-            )
+            coarse = [y[:, None] // 5] * (official.label_bytes - 1)
+            records = np.concatenate([*coarse, y[:, None], x], 1)
+            (folder / f"{stem}.bin").write_bytes(records.tobytes())
         else:
-            labels = (
-                {"labels": y.tolist()}
-                if name == "cifar-10"
-                else {"coarse_labels": [0] * n, "fine_labels": y.tolist()}
-            )
+            labels = {"labels": y.tolist()}
+            if name == "cifar-100":
+                labels = {"coarse_labels": [0] * n, "fine_labels": y.tolist()}
             (folder / stem).write_bytes(pickle.dumps({"data": x, **labels}, 4))
     return content
 
@@ -66,7 +71,7 @@ def write_cinic(root: Path, n: int = 2) -> dict[str, np.ndarray]:
     """A small tree; returns the pixels of the first training image of each class."""
     first = {}
     for part in ("train", "test", "valid"):
-        for name in CINIC_CLASSES:
+        for name in Cinic10.classes:
             folder = root / "CINIC-10" / part / name
             folder.mkdir(parents=True)
             for i in reversed(range(n)):
@@ -78,6 +83,7 @@ def write_cinic(root: Path, n: int = 2) -> dict[str, np.ndarray]:
 
 
 def leaf_image(value: int) -> list[float]:
+    """A white image, but for its first pixel."""
     return [value / 255] + [1.0] * 783
 
 
@@ -95,6 +101,7 @@ def leaf_shard(writers: dict[str, list[tuple[int, int]]]) -> dict:
 
 
 def write_leaf(folder: Path, part: str, name: str, content: object) -> Path:
+    """One json file of a part."""
     path = folder / part / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
@@ -102,6 +109,7 @@ def write_leaf(folder: Path, part: str, name: str, content: object) -> Path:
 
 
 def write_femnist(root: Path) -> None:
+    """Three writers in three files."""
     folder = root / "femnist"
     write_leaf(folder, "train", "b.json", leaf_shard({"f9": [(1, 0), (2, 61)]}))
     write_leaf(folder, "train", "a.json", leaf_shard({"f2": [(3, 10)], "f1": [(4, 3)]}))
@@ -109,39 +117,24 @@ def write_femnist(root: Path) -> None:
 
 
 def text(value: bytes) -> bytes:
-    return (
-        b"U" + bytes((len(value),)) if len(value) < 256 else b"T" + struct.pack("<I", len(value))
-    ) + value
+    """The pickle of a short or long text of Python 2."""
+    if len(value) < 256:
+        return b"U" + bytes((len(value),)) + value
+    return b"T" + struct.pack("<I", len(value)) + value
 
 
 def number(value: int) -> bytes:
+    """The pickle of a whole number."""
     return b"J" + struct.pack("<i", value)
 
 
 def python2(x: np.ndarray, labels: list[int], key: bytes = b"labels") -> bytes:
     """What cPickle of Python 2 wrote: bytes as text, numpy under its old module name."""
-    array = (
-        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R"
-    )
-    dtype = (
-        b"cnumpy\ndtype\n"
-        + text(b"u1")
-        + b"K\x00K\x01\x87R(K\x03"
-        + text(b"|")
-        + b"NNN"
-        + number(-1)
-        + number(-1)
-        + b"K\x00tb"
-    )
-    state = (
-        b"(K\x01"
-        + number(x.shape[0])
-        + number(x.shape[1])
-        + b"\x86"
-        + dtype
-        + b"\x89"
-        + text(x.tobytes())
-        + b"tb"
-    )
+    name = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
+    array = name + b"K\x00\x85" + text(b"b") + b"\x87R"
+    order = b"K\x00K\x01\x87R(K\x03" + text(b"|") + b"NNN" + number(-1) + number(-1) + b"K\x00tb"
+    dtype = b"cnumpy\ndtype\n" + text(b"u1") + order
+    shape = number(x.shape[0]) + number(x.shape[1]) + b"\x86"
+    state = b"(K\x01" + shape + dtype + b"\x89" + text(x.tobytes()) + b"tb"
     pairs = text(b"data") + array + state + text(key) + b"](" + b"".join(map(number, labels)) + b"e"
     return b"\x80\x02}(" + pairs + text(b"batch_label") + text(b"training batch 1 of 5") + b"u."

@@ -1,7 +1,8 @@
 """A world small enough to compute by hand: three clients that miss classes, a net of 88 weights,
 and its formula in plain torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedmap.client import Client, Training
+from fedmap.client import Client
 from fedmap.data import synthetic
 from fedmap.federation import Federation
-from fedmap.methods import Method, Server, Upload, Values
-from fedmap.nets import build
-from fedmap.random import generator
-from fedmap.vector import Bench, Model
+from fedmap.methods import AnyMethod, Local
+from fedmap.simulate import Settings
+from fedmap.simulate.engines.local import LocalEngine
+from fedmap.simulate.round import play_round
+from fedmap.simulate.store import FileStore
+from fedmap.simulate.tasks import Setup
+from fedmap.values import Values
+from fedmap.vector import Model, WorkingModels
 
 SEED = 3
 
@@ -33,24 +38,23 @@ class Round(NamedTuple):
 class World:
     """Three clients: one has classes 0 and 1, one has 1 and 2, one has class 3 alone."""
 
-    training = Training(
-        rounds=4, fraction=1, epochs=2, batch=8, lr=0.1, momentum=0.9, weight_decay=0.01
-    )
+    training = Settings(
+        rounds=4, fraction=1, epochs=2, batch=8, lr=0.1, momentum=0.9, weight_decay=0.01,
+        seed=SEED, data="synthetic", kernels="torch",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         dataset = synthetic(classes=4, train=80, test=20, shape=(6,), seed=0)
         owner = np.choose(dataset.train_y.numpy(), [0, np.arange(80) % 2, 1, 2])
         self.federation = Federation(dataset, owner, seed=SEED)
 
+    def setup(self, method: AnyMethod | None = None, net: str = "tiny", **training: Any) -> Setup:
+        """The method, FedAvg if none is given, on these clients."""
+        settings = self.training.model_copy(update={"method": "fedavg", "net": net} | training)
+        return Setup(settings, self.federation, method)
+
     def client(self, number: int, round: int, net: str = "tiny", **training: Any) -> Client:
-        return Client(
-            self.federation,
-            number,
-            round,
-            self.training.model_copy(update=training),
-            SEED,
-            self.bench(net),
-        )
+        return self.setup(net=net, **training).client(number, round)
 
     def batches(
         self, number: int, round: int, steps: int | None = None
@@ -59,49 +63,35 @@ class World:
         client = self.client(number, round)
         return list(client.batches(client.steps if steps is None else steps))
 
-    def bench(self, net: str = "tiny") -> Bench:
-        return Bench(lambda: build(net, (6,), 4, SEED))
+    def models(self, net: str = "tiny") -> WorkingModels:
+        return self.setup(net=net).models
 
     def initial(self, net: str = "tiny") -> Model:
-        return Model(build(net, (6,), 4, SEED))
+        return self.setup(net=net).initial
 
     def play(
         self,
-        method: Method,
+        method: AnyMethod,
         rounds: int = 2,
         *,
         net: str = "tiny",
         selected: Sequence[Sequence[int]] = (),
         **training: Any,
     ) -> list[Round]:
-        """The method's own halves, round after round, without any engine. All clients take part
-        where `selected` does not say."""
-        states = {number: method.client_state(self.initial(net)) for number in range(3)}
-        server, history = method.start(self.initial(net)), []
-        settings = self.training.model_copy(update=training)
-        for round in range(1, rounds + 1):
-            chosen = selected[round - 1] if selected else range(3)
-            down = method.download(server)
-            locals_ = {
-                k: method.local_round(self.client(k, round, net, **training), down, states[k])
-                for k in chosen
-            }
-            uploads = [Upload(k, 1 / len(locals_), local.up) for k, local in locals_.items()]
-            hall = Server(
-                round,
-                3,
-                settings,
-                self.bench(net).model,
-                self.federation.test_x,
-                generator(SEED, "server", round),
-            )
-            server = method.aggregate(hall, server, uploads)
-            states |= {k: local.state for k, local in locals_.items()}
-            ups, personal = (
-                {k: getattr(local, name) for k, local in locals_.items()}
-                for name in ("up", "personal")
-            )
-            history.append(Round(ups, personal, dict(states), server))
+        """The method, round after round. All clients take part where `selected` does not say."""
+        setup = self.setup(method, net, **training)
+        store = FileStore(method.client_state(setup.initial), 3)
+        engine, state = LocalEngine(setup, store), method.start(setup.initial)
+        history = []
+        with recorded(method) as locals_:
+            for round in range(1, rounds + 1):
+                chosen = selected[round - 1] if selected else range(3)
+                locals_.clear()
+                state = play_round(setup, engine, round, state, list(chosen)).state
+                states = {k: store[k] for k in range(3)}
+                up = {k: local.up for k, local in locals_.items()}
+                personal = {k: local.personal for k, local in locals_.items()}
+                history.append(Round(up, personal, states, state))
         return history
 
     def same(self, one: Sequence[Round], other: Sequence[Round]) -> bool:
@@ -141,6 +131,23 @@ class World:
             velocity = momentum * velocity + gradient + decay * w
             w = w - lr * velocity
         return w
+
+
+@contextmanager
+def recorded(method: AnyMethod) -> Iterator[dict[int, Local]]:
+    """What the method's local rounds give, by client."""
+    locals_: dict[int, Local] = {}
+    original = method.local_round
+
+    def local_round(client: Client, down: Values, state: Values) -> Local:
+        locals_[client.number] = original(client, down, state)
+        return locals_[client.number]
+
+    method.local_round = local_round  # type: ignore[method-assign]
+    try:
+        yield locals_
+    finally:
+        del method.local_round
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import Ditto, FedAvg
+from fedmap.methods.ditto import Ditto
+from fedmap.methods.fedavg import FedAvg
 
 
 @pytest.mark.parametrize("weight", [0, 0.1, 5])

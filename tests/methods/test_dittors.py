@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import Ditto, DittoRS, FedRS
+from fedmap.methods.ditto import Ditto
+from fedmap.methods.dittors import DittoRS
+from fedmap.methods.fedrs import FedRS
 
 
 def test_with_alpha_1_it_is_ditto_to_the_bit(world):

@@ -6,8 +6,8 @@ import torch
 
 import fedmap
 from fedmap.errors import FedmapError
-from fedmap.methods import FedAvg, FedAwS
-from fedmap.methods.fedaws import closeness
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fedaws import FedAwS, closeness
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

@@ -9,9 +9,11 @@ import torch
 import fedmap
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
-from fedmap.methods import FedAvg, FedDF
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.feddf import FedDF
 from fedmap.random import generator
-from fedmap.simulate import Run, Settings
+from fedmap.simulate import Settings
+from fedmap.simulate.tasks import Setup
 
 SEED = 3  # of the world
 
@@ -88,9 +90,8 @@ def test_the_engine_reports_the_accuracy_on_samples_that_the_server_did_not_see(
         "params": {"distill_steps": 2},
     }
     result = fedmap.run("feddf", federation, **given)
-    public = Run(
-        Settings.of({"method": "feddf", "clients": 3, "data": "synthetic"} | given), federation
-    ).public
+    settings = Settings.of({"method": "feddf", "clients": 3, "data": "synthetic"} | given)
+    public = Setup(settings, federation).public
     unseen = torch.ones(530, dtype=torch.bool).index_fill(0, public, False)
     right = result.global_model(federation.test_x).argmax(1) == federation.test_y
     assert len(public) == 500

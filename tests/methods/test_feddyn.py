@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from fedmap import FedmapError, run
-from fedmap.methods import FedAvg, FedDyn
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.feddyn import FedDyn
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

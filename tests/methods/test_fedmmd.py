@@ -3,7 +3,8 @@ import torch
 
 from fedmap import FedmapError, run
 from fedmap.losses import mmd
-from fedmap.methods import FedAvg, FedMMD
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fedmmd import FedMMD
 
 
 def reference_mmd(a, b):

@@ -6,8 +6,8 @@ import torch
 
 import fedmap
 from fedmap.errors import FedmapError
-from fedmap.methods import FedAvg, FedNova
-from fedmap.methods.fednova import normalizer
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fednova import FedNova, normalizer
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

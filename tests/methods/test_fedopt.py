@@ -6,7 +6,8 @@ import torch
 
 import fedmap
 from fedmap.errors import FedmapError
-from fedmap.methods import FedAvg, FedOpt
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fedopt import FedOpt
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import FedProto, Server, Upload
+from fedmap.methods import Server, Upload
+from fedmap.methods.fedproto import FedProto
 
 
 def test_two_rounds_agree_with_the_formula(world):
@@ -66,7 +67,7 @@ def test_a_prototype_is_the_mean_over_the_clients_that_hold_the_class(world):
     one, other = ({"prototypes": nothing.clone(), "known": torch.zeros(4)} for _ in range(2))
     one["prototypes"][1], one["known"][1] = 2.0, 1
     other["prototypes"][1:3], other["known"][1:3] = 4.0, 1
-    hall = Server(1, 3, world.training, world.bench().model, torch.zeros(0, 6), None)
+    hall = Server(1, 3, world.training, world.models().model, torch.zeros(0, 6), None)
     uploads = [
         Upload(0, 1 / 3, one),
         Upload(1, 1 / 3, other),

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from fedmap import FedmapError, run
-from fedmap.methods import FedAvg, FedProx
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.fedprox import FedProx
 from fedmap.methods.parts.proximal import pull_towards
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import FedRep
+from fedmap.methods.fedrep import FedRep
 
 BODY, HEAD = slice(0, 56), slice(56, 88)  # of the tiny net
 

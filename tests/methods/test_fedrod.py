@@ -6,7 +6,8 @@ import torch.nn.functional as F
 
 from fedmap.errors import FedmapError
 from fedmap.losses import balanced_shift
-from fedmap.methods import FedROD, Method
+from fedmap.methods import Method
+from fedmap.methods.fedrod import FedROD
 
 
 @pytest.mark.parametrize("gamma", [1, 0.25])
@@ -73,7 +74,7 @@ def test_a_client_predicts_with_the_sum_of_both_heads(world):
     x, _ = world.client(1, 1).test_data
     h = world.features(personal["model"], x)
     expected = world.logits(personal["model"], x) + h @ personal["head"].T
-    assert torch.allclose(method.predictor(world.bench(), personal)(x), expected, atol=1e-6)
+    assert torch.allclose(method.predictor(world.models(), personal)(x), expected, atol=1e-6)
 
 
 def test_before_a_client_has_trained_it_predicts_like_the_global_model(world):
@@ -81,7 +82,7 @@ def test_before_a_client_has_trained_it_predicts_like_the_global_model(world):
     down = method.download(method.start(world.initial()))
     personal = method.downloaded(down, method.client_state(world.initial()))
     x, _ = world.client(0, 1).test_data
-    assert torch.equal(method.predictor(world.bench(), personal)(x), world.initial()(x))
+    assert torch.equal(method.predictor(world.models(), personal)(x), world.initial()(x))
 
 
 def test_batch_norm_nets_work(world):

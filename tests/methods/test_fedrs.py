@@ -5,7 +5,7 @@ import torch
 
 import fedmap
 from fedmap.federation import Federation
-from fedmap.methods import FedRS
+from fedmap.methods.fedrs import FedRS
 from fedmap.nets import build
 
 SETTINGS: dict[str, Any] = {

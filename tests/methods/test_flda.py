@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import FLDA
+from fedmap.methods.flda import FLDA
 
 SHARED, PRIVATE, GATE = slice(0, 88), slice(88, 176), slice(176, 185)
 
@@ -47,7 +47,7 @@ def test_a_client_predicts_with_the_mixture(world):
     method = FLDA()
     personal = world.play(method, 1)[0].personal[1]
     x, _ = world.client(1, 1).test_data
-    logits = method.predictor(world.bench(), personal)(x)
+    logits = method.predictor(world.models(), personal)(x)
     assert torch.allclose(
         logits,
         mixed(world, torch.cat([personal[n] for n in ("model", "private", "gate")]), x),
@@ -64,7 +64,7 @@ def test_the_gate_chooses_between_the_two(world, bias, which):
     personal["gate"] = torch.tensor([0.0] * 8 + [bias])
     x, _ = world.client(0, 1).test_data
     assert torch.allclose(
-        method.predictor(world.bench(), personal)(x), world.logits(personal[which], x), atol=1e-6
+        method.predictor(world.models(), personal)(x), world.logits(personal[which], x), atol=1e-6
     )
 
 

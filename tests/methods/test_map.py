@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from torch import nn
 
 import fedmap
-from fedmap.client import Client, Training
+from fedmap.client import Client
 from fedmap.federation import Federation
-from fedmap.methods import MAP
+from fedmap.methods.map import MAP
 from fedmap.methods.parts.hpm import HPMParams, inherit, no_hpm
 from fedmap.nets import build
-from fedmap.vector import Bench, Model
+from fedmap.simulate import Settings
+from fedmap.simulate.tasks import Setup
+from fedmap.values import number
+from fedmap.vector import Model
 
 SETTINGS: dict[str, Any] = {
     "net": "tiny",
@@ -36,15 +39,8 @@ def three(federation: Federation) -> Federation:
 
 
 def a_client(federation: Federation, number: int, round: int) -> Client:
-    bench = Bench(lambda: build("tiny", (6,), 4, 0))
-    return Client(
-        federation,
-        number,
-        round,
-        Training(rounds=2, fraction=1, epochs=1, batch=8, lr=0.1),
-        0,
-        bench,
-    )
+    training = Settings(rounds=2, fraction=1, epochs=1, batch=8, lr=0.1, net="tiny")
+    return Setup(training, federation).client(number, round)
 
 
 def weights(net: nn.Module | None) -> torch.Tensor:
@@ -139,14 +135,14 @@ def test_two_rounds_of_three_clients_agree_with_algorithm_1_in_plain_torch(
 
 
 def test_the_hpm_is_the_moving_average_of_five_participations_by_hand(three: Federation) -> None:
-    bench = Bench(lambda: build("tiny", (6,), 4, 0))
-    client = Client(three, 0, 1, Training(rounds=8, fraction=0.5), 0, bench)  # Q T = 4
+    # One of three clients is drawn each round, int(0.5 * 3), so 8 rounds ask each 8 / 3 times.
+    client = Setup(Settings(rounds=8, fraction=0.5, net="tiny"), three).client(0, 1)
     model = Model(build("tiny", (6,), 4, 0))
     state, by_hand = no_hpm(model), 0.0
     for participation, value in enumerate([1.0, 5.0, 2.0, 8.0, 3.0]):
         model.vector.fill_(value)
         state = inherit(client, state, model, HPMParams(hpm_momentum=0.9))
-        mu = min(0.9 * participation / 4, 1.0)
+        mu = min(0.9 * participation / (8 / 3), 1.0)
         by_hand = (1 - mu) * value + mu * by_hand
     torch.testing.assert_close(state["hpm"], torch.full_like(model.vector, by_hand))
     assert state["participations"] == 5
@@ -154,11 +150,9 @@ def test_the_hpm_is_the_moving_average_of_five_participations_by_hand(three: Fed
 
 def test_momentum_is_limited_to_one(three: Federation) -> None:
     """A client selected far more often than expected keeps its HPM instead of moving past it."""
-    client = Client(
-        three, 0, 1, Training(rounds=1, fraction=1), 0, Bench(lambda: build("tiny", (6,), 4, 0))
-    )
+    client = Setup(Settings(rounds=1, fraction=1, net="tiny"), three).client(0, 1)
     model = Model(build("tiny", (6,), 4, 0))
-    state = {"hpm": torch.ones_like(model.vector), "participations": 50}
+    state = {"hpm": torch.ones_like(model.vector), "participations": number(50)}
     assert torch.equal(
         inherit(client, state, model, HPMParams())["hpm"], torch.ones_like(model.vector)
     )

@@ -3,7 +3,8 @@ import torch
 
 from fedmap import FedmapError, run
 from fedmap.losses import contrast
-from fedmap.methods import MOON, FedAvg
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.moon import MOON
 
 
 def cosine(a, b):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import PerFedAvg
+from fedmap.methods.perfedavg import PerFedAvg
 
 
 def gradient(world, w, x, y):

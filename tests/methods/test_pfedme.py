@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import FedAvg, pFedMe
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.pfedme import pFedMe
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

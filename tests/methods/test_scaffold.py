@@ -2,16 +2,16 @@ import pytest
 import torch
 
 from fedmap import FedmapError, run
-from fedmap.methods import FedAvg, Scaffold
+from fedmap.methods.fedavg import FedAvg
+from fedmap.methods.scaffold import Scaffold
+from fedmap.simulate import Settings
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
-@pytest.mark.parametrize("clip", [0, 10])
+@pytest.mark.parametrize("clip", [None, 0.5])
 def test_the_first_round_is_plain_sgd_to_the_bit_and_the_second_is_not(world, net, clip):
-    ours, plain = (
-        world.play(Scaffold(clip=clip), net=net),
-        world.play(FedAvg(), net=net, momentum=0, weight_decay=0),
-    )
+    ours = world.play(Scaffold(), net=net, clip=clip)
+    plain = world.play(FedAvg(), net=net, clip=clip, momentum=0, weight_decay=0)
     assert world.same(ours[:1], plain[:1])
     assert not world.same(ours[1:], plain[1:])
 
@@ -58,23 +58,22 @@ def test_three_rounds_agree_with_algorithm_1_of_the_paper(world):
         torch.testing.assert_close(played.server["control"], c, atol=1e-5, rtol=1e-4)
 
 
-def test_a_gradient_beyond_the_limit_is_shortened_before_it_is_corrected(world):
-    down = {"model": world.initial().vector, "control": torch.full((88,), 0.1)}
-    state = {"control": torch.full((88,), -0.1)}
-    local = Scaffold(clip=0.5).local_round(world.client(0, 1), down, state)
-    w, gradients = down["model"], []
+def test_the_runs_clip_bounds_the_corrected_gradient(world):
+    down = {"model": world.initial().vector, "control": torch.full((88,), 0.05)}
+    state = {"control": torch.full((88,), -0.05)}
+    local = Scaffold().local_round(world.client(0, 1, clip=1.1), down, state)
+    w, lengths, steps = down["model"], [], []
     for x, y in world.batches(0, 1):
         at = w.clone().requires_grad_()
         (gradient,) = torch.autograd.grad(world.cross_entropy(at, x, y), at)
-        gradients.append(gradient * min(0.5 / gradient.norm(), 1))
-        w = w - 0.1 * (gradients[-1] + 0.2)
-    assert {round(float(gradient.norm()), 4) for gradient in gradients} > {
-        0.5
-    }  # some are shortened, some are not
+        corrected = gradient + 0.1
+        lengths.append(float(corrected.norm()))
+        steps.append(corrected * min(1.1 / lengths[-1], 1))
+        w = w - 0.1 * steps[-1]
+    assert min(lengths) < 1.1 < max(lengths)  # some are shortened, some are not
     torch.testing.assert_close(local.up["model"], w, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(
-        local.state["control"], sum(gradients) / len(gradients), atol=1e-5, rtol=1e-4
-    )
+    kept = sum(steps) / len(steps) - 0.1  # c_k - c + (w_t - w_k) / (N lr)
+    torch.testing.assert_close(local.state["control"], kept, atol=1e-5, rtol=1e-4)
 
 
 def test_the_variate_divides_by_the_learning_rate_that_was_used_while_warming_up(world):
@@ -101,11 +100,18 @@ def test_a_variate_travels_beside_the_model_each_way(world):
     record = run(
         "scaffold", world.federation, net="tiny-bn", rounds=1, fraction=1, epochs=1, seed=3
     ).rounds[0]
-    weights, statistics = 88 + 16, 16
+    weights, statistics = 88 + 16, 17
     assert record["bytes_down"] == record["bytes_up"] == 3 * 4 * (2 * weights + statistics)
 
 
-@pytest.mark.parametrize("wrong", [{"server_lr": 0}, {"server_lr": 1.5}, {"clip": -1}])
+@pytest.mark.parametrize("wrong", [{"server_lr": 0}, {"server_lr": 1.5}])
 def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(FedmapError, match=next(iter(wrong))):
         Scaffold(**wrong)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "scars", "scamap"])
+def test_it_wants_a_limit_on_steps_that_the_user_may_change(method):
+    assert Settings.of({"method": method}).clip == 10
+    assert Settings.of({"method": method, "clip": 3.0}).clip == 3
+    assert Settings.of({"method": "map"}).clip is None

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from fedmap import FedmapError, run
-from fedmap.methods import MAP, ScaMAP, ScaRS
+from fedmap.methods.map import MAP
+from fedmap.methods.scamap import ScaMAP
+from fedmap.methods.scars import ScaRS
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from fedmap import FedmapError, run
-from fedmap.methods import FedRS, Scaffold, ScaRS
+from fedmap.methods.fedrs import FedRS
+from fedmap.methods.scaffold import Scaffold
+from fedmap.methods.scars import ScaRS
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])

@@ -1,5 +1,6 @@
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ import torch.nn.functional as F
 
 from fedmap.data import load
 from fedmap.errors import FedmapError
+from fedmap.methods import tensor
 from fedmap.nets import build
 from fedmap.paper.central import Central
 from fedmap.paper.figures.partial_classes import target_accuracy
@@ -31,19 +33,12 @@ class Watched(Central):
 
 
 def watched(**changed: object) -> Watched:
-    given = {
-        "data": "fashion-mini",
-        "net": "lenet",
-        "lr": 0.05,
-        "seed": 3,
-        "samples": 300,
-        "classes": 5,
-        "epochs": 3,
-    }
-    return Watched(**(given | changed))  # type: ignore[arg-type]
+    place: dict[str, Any] = {"data": "fashion-mini", "samples": 300, "net": "lenet", "seed": 3}
+    given = place | {"lr": 0.05, "classes": 5, "epochs": 3}
+    return Watched(**(given | changed))
 
 
-def nothing(number: int, said: str) -> None:
+def nothing(number: int, message: str) -> None:
     pass
 
 
@@ -76,7 +71,7 @@ def test_training_is_plain_sgd_on_the_chosen_classes() -> None:
 
 def test_the_gradient_of_an_epoch_is_the_sum_over_its_batches() -> None:
     work = watched(momentum=0.0, weight_decay=0.0, epochs=1)
-    before = work.begin()["model"].clone()
+    before = tensor(work.begin(), "model").clone()
     step = work.step(1, work.begin())
     part = work.fresh().classifier_part
     # Without momentum and decay the weights move by lr times that sum.
@@ -90,7 +85,7 @@ def test_the_gradient_of_an_epoch_is_the_sum_over_its_batches() -> None:
 def test_a_training_stopped_after_any_epoch_goes_on_to_the_same_bytes(
     net: str, tmp_path: Path
 ) -> None:
-    def stop(number: int, said: str) -> None:
+    def stop(number: int, message: str) -> None:
         raise KeyboardInterrupt
 
     work = watched(net=net)
@@ -100,7 +95,7 @@ def test_a_training_stopped_after_any_epoch_goes_on_to_the_same_bytes(
             work.go(tmp_path / "parts", stop)
         assert not work.done(tmp_path / "parts")
     steps: list[int] = []
-    watched(net=net).go(tmp_path / "parts", lambda number, said: steps.append(number))
+    watched(net=net).go(tmp_path / "parts", lambda number, message: steps.append(number))
     whole, parts = (tmp_path / root / work.name / "measured.csv" for root in ("whole", "parts"))
     assert steps == [3]
     assert parts.read_bytes() == whole.read_bytes()
@@ -111,7 +106,7 @@ def test_a_training_stopped_after_any_epoch_goes_on_to_the_same_bytes(
 def test_finished_work_is_not_done_again(tmp_path: Path) -> None:
     work = watched(epochs=1)
     work.go(tmp_path, nothing)
-    work.go(tmp_path, lambda number, said: pytest.fail("a step was done again"))
+    work.go(tmp_path, lambda number, message: pytest.fail("a step was done again"))
 
 
 def test_other_settings_have_another_folder_and_another_place_of_the_data_has_not() -> None:

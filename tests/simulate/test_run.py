@@ -1,26 +1,34 @@
+import gc
 import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+from torch import nn
 
 import fedmap
-from fedmap.client import Client, Training
+from fedmap import kernels
+from fedmap.client import Client
 from fedmap.federation import Federation
-from fedmap.methods import METHODS, FedAvg, Local, Values
-from fedmap.nets import build
+from fedmap.methods import METHODS, Local
+from fedmap.methods.fedavg import FedAvg
+from fedmap.nets import NETS, Net, build
 from fedmap.simulate import Result, Run, Settings
-from fedmap.vector import Bench
+from fedmap.simulate.round import select
+from fedmap.simulate.store import FileStore
+from fedmap.simulate.tasks import Setup, do
+from fedmap.values import Values
 
 SMALL: dict[str, Any] = {
     "net": "tiny",
@@ -77,22 +85,28 @@ def test_one_and_two_workers_and_a_stopped_run_give_the_same_bytes(
     assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "stopped")
 
 
-def test_a_run_in_memory_has_the_numbers_and_models_of_one_in_a_folder(
+def test_a_run_without_out_has_the_files_of_one_in_a_folder_and_its_own_goes_with_the_result(
     federation: Federation, tmp_path: Path
 ) -> None:
-    memory, folder = (
-        fedmap.run("map", federation, **SMALL),
-        fedmap.run("map", federation, out=tmp_path / "run", **SMALL),
-    )
-    assert memory.folder is None
-    assert numbers(memory) == numbers(folder)
-    assert memory.final == folder.final
-    x = federation.dataset.test_x
-    assert memory.global_model is not None
-    assert folder.global_model is not None
-    assert torch.equal(memory.global_model(x), folder.global_model(x))
-    for client in range(6):
-        assert torch.equal(memory.personal_model(client)(x), folder.personal_model(client)(x))
+    passing = fedmap.run("map", federation, **SMALL)
+    kept = fedmap.run("map", federation, out=tmp_path / "run", **SMALL)
+    assert numbers(passing) == numbers(kept)
+    assert files(passing.folder) == files(kept.folder)
+    assert len(files(kept.folder)) == 1 + 1 + 6  # the global model, final.json, six clients
+    folder = passing.folder
+    del passing
+    gc.collect()
+    assert not folder.exists()
+    assert kept.folder.exists()
+
+
+def test_a_run_without_out_that_fails_leaves_no_folder(
+    federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(StopError):
+        fedmap.run("map", federation, on_round=stop_after(2), **SMALL)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_client_with_all_data_is_plain_sgd(federation: Federation) -> None:
@@ -109,14 +123,7 @@ def test_one_client_with_all_data_is_plain_sgd(federation: Federation) -> None:
         optimizer = torch.optim.SGD(
             net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-5, fused=True
         )
-        client = Client(
-            alone,
-            0,
-            round,
-            Training(epochs=1, batch=8),
-            0,
-            Bench(lambda: build("tiny", (6,), 4, 0)),
-        )
+        client = Setup(Settings(epochs=1, batch=8, net="tiny"), alone).client(0, round)
         for x, y in client.batches(client.steps):
             optimizer.zero_grad()
             F.cross_entropy(net(x), y).backward()
@@ -198,7 +205,7 @@ def test_a_folder_with_another_run_is_refused(federation: Federation, tmp_path: 
     with pytest.raises(fedmap.FedmapError, match=r"holds another run: its lr is 0\.1, not 0\.2"):
         fedmap.run("fedavg", federation, out=tmp_path / "run", **SMALL | {"lr": 0.2})
     other = Federation.from_arrays([(torch.randn(9, 6), torch.arange(9) % 4) for _ in range(6)])
-    other.made_by = federation.made_by
+    other.origin = federation.origin
     with pytest.raises(fedmap.FedmapError, match="holds a run on another federation"):
         fedmap.run("fedavg", other, out=tmp_path / "run", **SMALL)
 
@@ -252,10 +259,10 @@ def test_a_full_disk_is_told_and_nothing_is_lost(
 
     whole = folder.write_atomically
 
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, content: bytes, lasting: bool = True) -> None:
         if path.name == "server-2.safetensors":
             raise OSError(28, "No space left on device", str(path))
-        whole(path, content)
+        whole(path, content, lasting)
 
     monkeypatch.setattr(folder, "write_atomically", full)
     with pytest.raises(
@@ -339,12 +346,10 @@ def test_a_worker_that_dies_while_it_waits_ends_the_run_and_says_how(
 
 
 def test_selection_is_distinct_uniform_and_of_the_right_size(federation: Federation) -> None:
-    run = Run(
-        Settings.of({"data": "synthetic", "net": "tiny", "fraction": 0.34, "rounds": 1}), federation
-    )
+    setup = Setup(Settings(net="tiny", fraction=0.34), federation)
     times = torch.zeros(6)
     for round in range(1, 1001):
-        chosen = run.select(round)
+        chosen = select(setup, round)
         assert len(chosen) == len(set(chosen)) == 2
         times[chosen] += 1
     assert times.min() > 270
@@ -416,7 +421,7 @@ def test_kill_nine_and_resume_on_the_command_line_give_the_same_bits(tmp_path: P
 
 SLOW = """
 import sys, time, fedmap
-from fedmap.methods import FedAvg
+from fedmap.methods.fedavg import FedAvg
 from fedmap.methods.base import register
 
 @register
@@ -443,3 +448,150 @@ def test_workers_take_no_more_clients_once_their_parent_is_dead(tmp_path: Path) 
     at_its_death = begun.stat().st_size
     time.sleep(1.5)  # seven more clients a worker, if they went on
     assert begun.stat().st_size <= at_its_death + 2
+
+
+def test_the_draw_of_clients_depends_on_seed_and_round(federation: Federation) -> None:
+    def drawn(seed: int) -> list[list[int]]:
+        setup = Setup(Settings(net="tiny", fraction=0.5, seed=seed), federation)
+        return [select(setup, round) for round in range(1, 9)]
+
+    assert drawn(0) == drawn(0) != drawn(1)
+    assert len({tuple(chosen) for chosen in drawn(0)}) > 3
+
+
+def test_the_servers_random_choices_are_its_own_in_each_round(federation: Federation) -> None:
+    def drawn(round: int, seed: int = 0) -> float:
+        setup = Setup(Settings(net="tiny", seed=seed), federation)
+        return float(setup.server(round).rng.random())
+
+    assert drawn(1) == drawn(1)
+    assert len({drawn(1), drawn(2), drawn(1, seed=1)}) == 3
+
+
+class Forgetful(Net):
+    """One hidden layer of which half is dropped."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        layers = (nn.Flatten(), nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5))
+        super().__init__(nn.Sequential(*layers), 8, classes)
+
+
+def test_what_dropout_draws_follows_from_seed_round_and_client(federation: Federation) -> None:
+    with NETS.lent("forgetful", Forgetful):
+        given = SMALL | {"net": "forgetful"}
+        runs = [
+            fedmap.run("fedavg", federation, **given | more)
+            for more in ({}, {"workers": 2}, {"seed": 1})
+        ]
+        assert numbers(runs[0]) == numbers(runs[1]) != numbers(runs[2])
+
+
+def test_torchs_generator_is_seeded_for_each_client_and_round_and_put_back(
+    federation: Federation,
+) -> None:
+    class Draws(FedAvg):
+        """Notes what a layer would draw."""
+
+        drawn: float
+
+        def local_round(self, client: Client, down: Values, state: Values) -> Local:
+            self.drawn = float(torch.rand(()))
+            return super().local_round(client, down, state)
+
+    method = Draws()
+
+    def drawn(round: int = 1, client: int = 0, seed: int = 0) -> float:
+        setup = Setup(Settings(net="tiny", epochs=1, seed=seed), federation, method)
+        do(setup, "train", round, client, {"model": setup.initial.vector.clone()}, {})
+        return method.drawn
+
+    state = torch.get_rng_state()
+    assert drawn() == drawn()
+    assert len({drawn(), drawn(round=2), drawn(client=1), drawn(seed=1)}) == 4
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "scars", "scamap", "feddyn"])
+def test_weights_by_samples_are_refused_where_the_server_keeps_a_plain_mean(
+    method: str, federation: Federation
+) -> None:
+    with pytest.raises(
+        fedmap.FedmapError,
+        match=f"method {method}: server_weights is 'samples'.*only 'uniform' is allowed",
+    ):
+        fedmap.run(method, federation, **SMALL, server_weights="samples")
+
+
+def test_public_samples_are_never_the_clients_own_test_samples(federation: Federation) -> None:
+    x, y = federation.dataset.train_x, federation.dataset.train_y
+    without = Federation.from_arrays([(x[:100], y[:100]), (x[100:], y[100:])])
+    with pytest.raises(
+        fedmap.FedmapError, match="feddf needs 500 public samples at the server, but dataset arrays"
+    ):
+        fedmap.run("feddf", without, **SMALL)
+
+
+def test_an_unknown_engine_is_refused_with_those_there_are(federation: Federation) -> None:
+    with pytest.raises(fedmap.FedmapError, match=r"no engine 'forks'.*did you mean 'fork'"):
+        fedmap.run("fedavg", federation, **SMALL, engine="forks")
+
+
+def test_every_engine_gives_the_same_bits_whatever_the_number_of_workers(
+    federation: Federation,
+) -> None:
+    first, *others = [
+        fedmap.run("map", federation, **SMALL, engine=engine, workers=workers)
+        for engine, workers in (("local", 1), ("local", 2), ("fork", 1), ("fork", 3))
+    ]
+    for other in others:
+        assert numbers(other) == numbers(first)
+        assert files(other.folder) == files(first.folder)
+
+
+def test_a_store_of_ones_own_keeps_the_clients_states(federation: Federation) -> None:
+    class Diary(FileStore):
+        """Notes who was kept when."""
+
+        notes: ClassVar[list[tuple[int, int]]] = []
+
+        def put(self, client: int, round: int, state: Values) -> None:
+            self.notes.append((round, client))
+            super().put(client, round, state)
+
+    settings = Settings.of({"method": "map", "data": "synthetic"} | SMALL)
+    setup = Setup(settings, federation)
+    store = Diary(setup.method.client_state(setup.initial), len(federation))
+    result = Run(settings, federation, store=store).go()
+    assert numbers(result) == numbers(fedmap.run("map", federation, **SMALL))
+    assert Diary.notes == [
+        (record["round"], client["client"])
+        for record in result.rounds
+        for client in record["clients"]
+    ]
+
+
+def test_the_kernels_of_a_run_are_in_force_while_it_goes_on_and_not_afterwards(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = []
+    real = kernels.in_force
+
+    def noted(name: Any) -> Any:
+        chosen.append(name)
+        return real(name)
+
+    monkeypatch.setattr(kernels, "in_force", noted)
+    fedmap.run("fedavg", federation, **SMALL, kernels="torch")
+    assert chosen == ["torch"]
+
+
+def test_a_damaged_record_is_not_resumed(federation: Federation, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(StopError):
+        fedmap.run("map", federation, out=out, on_round=stop_after(2), **SMALL)
+    content = (out / "rounds.jsonl").read_text()
+    changed = content.replace('"round": 1', '"round": 3', 1)
+    assert changed != content
+    (out / "rounds.jsonl").write_text(changed)
+    with pytest.raises(fedmap.FedmapError, match=r"rounds\.jsonl is damaged: its checksum differs"):
+        fedmap.run("map", federation, out=out, resume=True, **SMALL)

@@ -27,18 +27,12 @@ def list_(data_dir: DataDir = None) -> None:
 
     table = Table("dataset", "where", "what it is", box=None, header_style="bold")
     for row in listed(data_dir):
-        where = (
-            f"{row.folder} ({row.place})"
-            if row.folder
-            else row.place or f"not there: fedmap data get {row.name}"
-        )
-        table.add_row(row.name, where, row.line)
+        where = row.place or f"not there: fedmap data get {row.name}"
+        table.add_row(row.name, f"{row.folder} ({where})" if row.folder else where, row.line)
     console = Console()
     console.print(table)
-    console.print(
-        "searched: " + ", ".join(f"{place} ({what})" for place, what in places(data_dir)),
-        soft_wrap=True,
-    )
+    searched = ", ".join(f"{place} ({what})" for place, what in places(data_dir))
+    console.print(f"searched: {searched}", soft_wrap=True)
 
 
 @app.command()
@@ -58,8 +52,8 @@ def check(name: Name, data_dir: DataDir = None) -> None:
 
 @app.command()
 def get(name: Name, data_dir: DataDir = None) -> None:
-    """Download a dataset's official archive, check it and unpack it. An interrupted download goes
-    on where it stopped."""
+    """Download a dataset's official archive, check it and unpack it. A download that was
+    interrupted goes on where it stopped."""
     from rich.progress import (
         BarColumn,
         DownloadColumn,

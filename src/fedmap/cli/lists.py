@@ -14,6 +14,7 @@ from fedmap.data.registry import FORMATS
 from fedmap.methods import METHODS, find_method
 from fedmap.nets import NETS, line, size
 from fedmap.paper import STUDIES
+from fedmap.paper.groups import GROUPS
 from fedmap.params import allowed
 from fedmap.partitions import PARTITIONS
 
@@ -58,21 +59,14 @@ def methods(name: str | None) -> None:
         screen.print(params_table(method.Params))
     for preset, chosen in method.presets.items():
         screen.print(f"\n-p preset={preset}: {pairs(chosen)}", highlight=False)
-    groups = paper_groups(name)
-    if groups:
-        tried = "; ".join(pairs(group) for group in groups)
+    if name in GROUPS:
+        tried = "; ".join(pairs(group) for group in GROUPS[name])
         screen.print(f"\nthe paper tries: {tried}", highlight=False)
 
 
 def pairs(values: dict[str, Any]) -> str:
     """Names with their values."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def paper_groups(name: str) -> list[dict[str, Any]]:
-    """The groups of parameters that the paper tries for a method."""
-    groups: list[dict[str, Any]] = getattr(find_method(name), "groups", [])
-    return groups
 
 
 def nets() -> None:

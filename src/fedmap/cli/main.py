@@ -226,7 +226,7 @@ def partition(plot: Path | None = None, as_json: bool = False, **settings: Any) 
     from fedmap.simulate.settings import Settings
 
     federation = Settings.of(settings).federation()
-    drawn = "{data}, partition {partition}, seed {partition_seed}".format(**federation.made_by)
+    drawn = "{data}, partition {partition}, seed {partition_seed}".format(**federation.origin)
     show.statistics(f"{drawn}: {federation.classes} classes", federation.summary(), as_json)
     if plot:
         picture = plots.holdings(federation, plot)

@@ -9,8 +9,7 @@ from fedmap.cli import show
 from fedmap.experiment.plan import carry_out, plan
 from fedmap.experiment.progress import Watch
 from fedmap.paper import STUDIES
-from fedmap.paper.report import said as in_words
-from fedmap.paper.report import write_report
+from fedmap.paper.report import size_in_words, write_report
 
 
 def study(
@@ -27,7 +26,7 @@ def study(
     study = STUDIES[name]
     choice = study.choice(scale, **chosen)
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    console.print(f"{name}: {study.line}. {in_words(study.cuts(choice.scale))}")
+    console.print(f"{name}: {study.line}. {size_in_words(study.cuts(choice.scale))}")
     if not report_only:
         planned = plan(study.work(choice), runs)
         show.the_plan(planned, console)

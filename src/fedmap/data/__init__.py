@@ -1,8 +1,8 @@
 """Datasets: readers of official files and of the user's own data. Each gives one `Dataset`; who
 gets which sample is decided later."""
 
+from fedmap.data import official
 from fedmap.data.dataset import Dataset, Defaults
-from fedmap.data.official import cifar, cinic, femnist, mnist  # noqa: F401 (each registers its sets)
 from fedmap.data.own.arrays import from_clients
 from fedmap.data.own.folder import read_folder
 from fedmap.data.own.huggingface import from_huggingface
@@ -36,3 +36,5 @@ __all__ = [
     "register_format",
     "synthetic",
 ]
+
+official.import_all()

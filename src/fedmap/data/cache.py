@@ -31,12 +31,12 @@ def cached(
     decode: Callable[[], Arrays],
     *settings: object,
 ) -> Arrays:
-    """The decoded arrays, from the cache if these very files were decoded before. A cache that
-    fails never stops a run."""
+    """The decoded arrays, from the cache if the same files were decoded before with the same
+    settings. A cache that fails never stops a run."""
     entry = cache_dir() / "decoded" / f"{name}-{_key(name, files, settings)}"
     try:
         return _read(entry)
-    except Exception:  # not there, or damaged in whatever way: decode (again)
+    except Exception:  # not there, or damaged in any way: decode (again)
         pass
     arrays = decode()
     problem: Exception | None = None
@@ -56,11 +56,8 @@ def _key(name: str, files: Iterable[Path | os.DirEntry[str]], settings: tuple[ob
     digest = hashlib.sha256(repr((VERSION, name, settings)).encode())
     for file in files:
         stat = file.stat()
-        digest.update(
-            f"{os.path.abspath(file)}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode(
-                errors="surrogateescape"
-            )
-        )
+        entry = f"{os.path.abspath(file)}\0{stat.st_size}\0{stat.st_mtime_ns}\0"
+        digest.update(entry.encode(errors="surrogateescape"))
     return digest.hexdigest()[:24]
 
 
@@ -76,14 +73,9 @@ def _read(entry: Path) -> Arrays:
 
 
 def _write(entry: Path, arrays: Arrays) -> None:
-    """Written beside and renamed, so that an entry is there whole or not at all."""
+    """Write to a temporary folder and rename it, so that an entry is there whole or not at all."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    for old in entry.parent.iterdir():
-        with suppress(FileNotFoundError):  # another process tidies up too
-            if old.stat().st_mtime < time.time() - (
-                ABANDONED if old.name.startswith(".part-") else FORGOTTEN
-            ):
-                shutil.rmtree(old, ignore_errors=True)
+    _remove_old(entry.parent)
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=entry.parent))
     try:
         for name, array in arrays.items():
@@ -93,3 +85,12 @@ def _write(entry: Path, arrays: Arrays) -> None:
         part.rename(entry)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove what killed processes left, and what nobody has read for long."""
+    for entry in folder.iterdir():
+        age = ABANDONED if entry.name.startswith(".part-") else FORGOTTEN
+        with suppress(FileNotFoundError):  # another process tidies up too
+            if entry.stat().st_mtime < time.time() - age:
+                shutil.rmtree(entry, ignore_errors=True)

@@ -1,6 +1,7 @@
 """What a dataset is: images (or vectors) and labels as tensors, the class names, and how the paper
 trains on it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -40,44 +41,19 @@ class Dataset:
     mean: tuple[float, ...] = ()  # per channel, of pixels in 0..1
     std: tuple[float, ...] = ()
     augment: bool = False  # random crop with padding 4 and horizontal flip while training
-    owner: Tensor | None = (
-        None  # int64 (n,): the client that each training sample comes with, where the data has one
-    )
+    owner: Tensor | None = None  # int64 (n,): the client of each training sample, where known
     observed_from: int = 1  # a client observes a class from this many training samples on
     defaults: Defaults = field(default_factory=Defaults)
     client_names: tuple[str, ...] = ()  # of the owners, where the data names them
 
     def __post_init__(self) -> None:
-        for part, x, y in (
-            ("train", self.train_x, self.train_y),
-            ("test", self.test_x, self.test_y),
-        ):
-            if len(x) != len(y):
-                raise FedmapError(
-                    f"dataset {self.name}: {len(x)} {part} samples but {len(y)} {part} labels"
-                )
-            if x.dtype not in (torch.uint8, torch.float32):
-                raise FedmapError(
-                    f"dataset {self.name}: {part} samples are {x.dtype}; uint8 images or float32 "
-                    "values are allowed"
-                )
-            if x.dtype == torch.float32 and not bool(torch.isfinite(x).all()):
-                row = int((~torch.isfinite(x.flatten(1))).any(1).nonzero()[0])
-                raise FedmapError(
-                    f"dataset {self.name}: {part} sample {row} has a value that is not finite (NaN "
-                    "or infinity)"
-                )
-            if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.classes)):
-                wrong = int(y.min()) if int(y.min()) < 0 else int(y.max())
-                raise FedmapError(
-                    f"dataset {self.name}: {part} label {wrong} is outside "
-                    f"0..{len(self.classes) - 1}"
-                )
+        self._check_part("train", self.train_x, self.train_y)
+        self._check_part("test", self.test_x, self.test_y)
         train, test = tuple(self.train_x.shape[1:]), tuple(self.test_x.shape[1:])
         if len(train) not in (1, 3):
             raise FedmapError(
-                f"dataset {self.name}: samples have shape {train}; (channels, height, width) or "
-                "(d,) are allowed"
+                f"dataset {self.name}: samples have shape {train}; "
+                "(channels, height, width) or (d,) are allowed"
             )
         if train != test:
             raise FedmapError(
@@ -86,6 +62,28 @@ class Dataset:
         if self.owner is not None:
             self._check_owners(self.owner)
 
+    def _check_part(self, part: str, x: Tensor, y: Tensor) -> None:
+        if len(x) != len(y):
+            raise FedmapError(
+                f"dataset {self.name}: {len(x)} {part} samples but {len(y)} {part} labels"
+            )
+        if x.dtype not in (torch.uint8, torch.float32):
+            raise FedmapError(
+                f"dataset {self.name}: {part} samples are {x.dtype}; "
+                "uint8 images or float32 values are allowed"
+            )
+        if x.dtype == torch.float32 and not bool(torch.isfinite(x).all()):
+            row = int((~torch.isfinite(x.flatten(1))).any(1).nonzero()[0])
+            raise FedmapError(
+                f"dataset {self.name}: {part} sample {row} has a value that is not finite "
+                "(NaN or infinity)"
+            )
+        if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.classes)):
+            wrong = int(y.min()) if int(y.min()) < 0 else int(y.max())
+            raise FedmapError(
+                f"dataset {self.name}: {part} label {wrong} is outside 0..{len(self.classes) - 1}"
+            )
+
     def _check_owners(self, owner: Tensor) -> None:
         if owner.shape != self.train_y.shape:
             raise FedmapError(
@@ -93,19 +91,19 @@ class Dataset:
             )
         if not len(owner) or int(owner.min()) < 0 or int(owner.max()) >= len(owner):
             raise FedmapError(
-                f"dataset {self.name}: owners must be the numbers 0, 1, ... of clients, each with "
-                "a training sample"
+                f"dataset {self.name}: owners must be the numbers 0, 1, ... of clients, "
+                "each with a training sample"
             )
         sizes = torch.bincount(owner, minlength=len(self.client_names))
         if self.client_names and len(sizes) != len(self.client_names):
             raise FedmapError(
-                f"dataset {self.name}: {len(sizes)} clients but {len(self.client_names)} client "
-                "names"
+                f"dataset {self.name}: {len(sizes)} clients "
+                f"but {len(self.client_names)} client names"
             )
         if int(sizes.min()) == 0:
             empty = int(sizes.argmin())
-            whose = repr(self.client_names[empty]) if self.client_names else str(empty)
-            raise FedmapError(f"dataset {self.name}: client {whose} has no sample")
+            client = repr(self.client_names[empty]) if self.client_names else str(empty)
+            raise FedmapError(f"dataset {self.name}: client {client} has no sample")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,49 +111,67 @@ class Dataset:
         return tuple(self.train_x.shape[1:])
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Samples as the nets take them: float32; pixels scaled to 0..1, then by mean and standard
-        deviation."""
-        if x.dtype != torch.uint8:
-            return x
-        if not self.mean:
-            return x.float().div_(255)
-        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return x.float().div_(255).sub_(mean).div_(std)
+        """Samples as the nets take them, with the dataset's mean and standard deviation."""
+        return normalize(x, self.mean, self.std)
 
     def smaller(self, samples: int) -> "Dataset":
-        """About this many of the training samples and the same share of the test set: the first
-        ones of every class, at least one; of data with owners, the samples of the first owners that
-        have so many together."""
+        """About this many of the training samples, and the same share of the test set.
+
+        These are the first samples of every class, at least one. Of data with owners, they are all
+        samples of as many of the first owners as are needed.
+        """
         if samples < 1:
             raise FedmapError(f"samples is {samples}; at least 1 is needed")
         share = samples / len(self.train_y)
         if share >= 1:
             return self
         test = first_of_each_class(self.test_y, share)
+        owner, names = None, self.client_names
         if self.owner is None:
-            train, its = first_of_each_class(self.train_y, share), {}
+            train = first_of_each_class(self.train_y, share)
         else:
             owners = int((torch.bincount(self.owner).cumsum(0) < samples).sum()) + 1
             train = self.owner < owners
-            its = {"owner": self.owner[train], "client_names": self.client_names[:owners]}
-        fewer = {
-            "train_x": self.train_x[train],
-            "train_y": self.train_y[train],
-            "test_x": self.test_x[test],
-            "test_y": self.test_y[test],
-        }
-        return replace(self, **fewer, **its)  # type: ignore[arg-type]
+            owner, names = self.owner[train], self.client_names[:owners]
+        return replace(
+            self,
+            train_x=self.train_x[train],
+            train_y=self.train_y[train],
+            test_x=self.test_x[test],
+            test_y=self.test_y[test],
+            owner=owner,
+            client_names=names,
+        )
 
     @property
     def black(self) -> Tensor:
-        """A black pixel as `normalize` gives it, one value for each channel: the border that
-        `augment` adds."""
-        return self.normalize(torch.zeros((1, self.shape[0], 1, 1), dtype=torch.uint8)).flatten()
+        """A black pixel as `normalize` gives it: the border that `augment` adds."""
+        return black(self.shape[0], self.mean, self.std)
+
+
+def normalize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Samples as the nets take them: float32.
+
+    Pixels (uint8) are scaled to 0..1, then, where there is a mean, shifted and scaled for each
+    channel; other samples stay as they are.
+    """
+    if x.dtype != torch.uint8:
+        return x
+    x = x.float().div_(255)
+    if not mean:
+        return x
+    shift, scale = (torch.tensor(v, device=x.device).view(-1, 1, 1) for v in (mean, std))
+    return x.sub_(shift).div_(scale)
+
+
+def black(channels: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """A black pixel as `normalize` gives it, one value for each channel."""
+    return normalize(torch.zeros((1, channels, 1, 1), dtype=torch.uint8), mean, std).flatten()
 
 
 def first_of_each_class(labels: Tensor, share: float) -> Tensor:
-    """Which samples are among the first of their class that make up this share of it (at least
-    one), in the order of the data."""
+    """Which samples are among the first of their class, so many that they are this share of it,
+    at least one."""
     chosen = torch.zeros(len(labels), dtype=torch.bool)
     for c in torch.bincount(labels).nonzero().flatten():
         (here,) = torch.nonzero(labels == c, as_tuple=True)

@@ -1,12 +1,8 @@
-"""Where data lies: the places that are searched, in order, and what to say when a set is in none of
-them."""
+"""Where data lies: the places that are searched, in order, and how a set's folder is recognized."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-from fedmap.data.official.manifest import Official
-from fedmap.errors import FedmapError
 
 VARIABLE = "FEDMAP_DATA"
 DEBIAN = Path("/usr/share/datasets")  # of Debian's package dataset-fashion-mnist
@@ -31,9 +27,21 @@ def places(data_dir: Path | None = None) -> list[tuple[Path, str]]:
     return [(place.expanduser().absolute(), what) for place, what in named if place is not None]
 
 
-def candidates(place: Path, official: Official) -> Iterator[Path]:
+def lookup(
+    folders: Sequence[str], marks: Sequence[str], data_dir: Path | None = None
+) -> tuple[Path, str] | None:
+    """The first folder of a usual name with a file that matches a mark, and what the place is
+    called in which it lies; or None."""
+    for place, what in places(data_dir):
+        for folder in candidates(place, folders):
+            if has_mark(folder, marks):
+                return folder, what
+    return None
+
+
+def candidates(place: Path, folders: Sequence[str]) -> Iterator[Path]:
     """Folders below the place that have a usual name; the place itself too, if it has one."""
-    for folder in official.folders:
+    for folder in folders:
         parts = Path(folder).parts
         yield place.joinpath(*parts)
         for k in range(1, len(parts) + 1):
@@ -41,37 +49,6 @@ def candidates(place: Path, official: Official) -> Iterator[Path]:
                 yield place.joinpath(*parts[k:])
 
 
-def is_set(folder: Path, official: Official) -> bool:
-    return folder.is_dir() and any(
-        next(folder.glob(mark), None) is not None for mark in official.marks
-    )
-
-
-def lookup(official: Official, data_dir: Path | None = None) -> tuple[Path, str] | None:
-    """The folder with the set's official files and the name of the place it is in, or None."""
-    for place, what in places(data_dir):
-        for folder in candidates(place, official):
-            if is_set(folder, official):
-                return folder, what
-    return None
-
-
-def find(official: Official, data_dir: Path | None = None) -> Path:
-    """The folder with the set's official files, or one message that says what to do."""
-    found = lookup(official, data_dir)
-    if found:
-        return found[0]
-    looked = ", ".join(
-        f"{place} ({what}{'' if place.is_dir() else ', no such folder'})"
-        for place, what in places(data_dir)
-    )
-    ways = [f"run `fedmap data get {official.name}`"] if official.remotes else []
-    ways += [
-        f"set {VARIABLE} (or give --data-dir) to the folder that holds it",
-        *([official.advice] if official.advice else []),
-    ]
-    raise FedmapError(
-        f"dataset {official.name} is not there: no folder {' or '.join(official.folders)} with "
-        f"{' or '.join(official.marks)} in {looked}. "
-        f"What to do: {'; or '.join(ways)}"
-    )
+def has_mark(folder: Path, marks: Sequence[str]) -> bool:
+    """Is this a folder with a file that matches one of the marks?"""
+    return folder.is_dir() and any(next(folder.glob(mark), None) is not None for mark in marks)

@@ -15,12 +15,11 @@ Loader = Callable[[Path | None], Dataset]
 
 @dataclass(frozen=True)
 class Source:
-    """One dataset that can be chosen by name; `load` takes the folder in which the user keeps data,
-    or None."""
+    """One dataset that can be chosen by name."""
 
     name: str
     line: str  # what it is, for `fedmap datasets`
-    load: Loader
+    load: Loader  # takes the folder in which the user keeps data, or None
     defaults: Defaults
 
 
@@ -44,15 +43,20 @@ def register_dataset(
     """Decorator: register a function (folder or None -> Dataset) as the dataset of this name."""
 
     def register(load: Loader) -> Loader:
-        if name in DATASETS and DATASETS[name].load.__module__ != load.__module__:
+        if name in DATASETS and _module(DATASETS[name].load) != _module(load):
             raise FedmapError(
-                f"dataset {name!r} is registered already, by {DATASETS[name].load.__module__}; "
+                f"dataset {name!r} is registered already, by {_module(DATASETS[name].load)}; "
                 "choose another name"
             )
         DATASETS.add(name)(Source(name, line, load, defaults or Defaults()))
         return load
 
     return register
+
+
+def _module(load: Loader) -> str:
+    """The module that a loader is from; a method is from the module of its object's class."""
+    return str(getattr(load, "__self__", load).__module__)
 
 
 def register_format(name: str, line: str) -> Callable[[Reader], Reader]:

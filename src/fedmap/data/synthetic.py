@@ -1,5 +1,5 @@
-"""A dataset made from a seed in milliseconds: smooth class prototypes with noise, for tests and
-first steps."""
+"""A dataset that is drawn from a seed in milliseconds: smooth class prototypes with noise, for
+tests and first steps."""
 
 from pathlib import Path
 
@@ -24,8 +24,8 @@ def synthetic(
     seed: int = 0,
     noise: float = 0.5,
 ) -> Dataset:
-    """Class-balanced samples around one prototype a class; images (uint8) for a shape of three
-    numbers, vectors for one."""
+    """Samples around one prototype for each class, equally many of each class; images (uint8) for
+    a shape of three numbers, vectors for one."""
     if len(shape) not in (1, 3) or min(shape) < 1:
         raise FedmapError(
             f"synthetic data of shape {shape}; (channels, height, width) or (d,) are allowed"
@@ -37,12 +37,11 @@ def synthetic(
     def part(name: str, n: int) -> tuple[Tensor, Tensor]:
         rng = generator(seed, f"synthetic {name}")
         y = torch.from_numpy(rng.permutation(np.arange(n) % classes)).long()
-        x = prototypes[y].add_(
-            torch.from_numpy(rng.standard_normal((n, *shape), np.float32)), alpha=noise
-        )
-        return (
-            x.mul_(48).add_(127.5).round_().clamp_(0, 255).to(torch.uint8) if len(shape) == 3 else x
-        ), y
+        draws = torch.from_numpy(rng.standard_normal((n, *shape), np.float32))
+        x = prototypes[y].add_(draws, alpha=noise)
+        if len(shape) == 3:
+            x = x.mul_(48).add_(127.5).round_().clamp_(0, 255).to(torch.uint8)
+        return x, y
 
     train_x, train_y = part("train", train)
     test_x, test_y = part("test", test)
@@ -61,8 +60,8 @@ def synthetic(
 
 
 def _prototypes(rng: np.random.Generator, classes: int, shape: tuple[int, ...]) -> Tensor:
-    """One pattern a class with values of unit size; images are smooth, because convolutions expect
-    neighbors to agree."""
+    """One pattern for each class with values of unit size; images are smooth, because
+    convolutions expect neighbors to agree."""
     if len(shape) == 1:
         return torch.from_numpy(rng.standard_normal((classes, *shape), np.float32))
     coarse = torch.from_numpy(rng.standard_normal((classes, shape[0], 4, 4), np.float32))
@@ -71,7 +70,7 @@ def _prototypes(rng: np.random.Generator, classes: int, shape: tuple[int, ...]) 
 
 @register_dataset(
     "synthetic",
-    "2,000 + 500 images of 10 classes made from a seed, for tests and first steps",
+    "2,000 + 500 images of 10 classes, drawn from a seed, for tests and first steps",
     DEFAULTS,
 )
 def _load(_: Path | None = None) -> Dataset:

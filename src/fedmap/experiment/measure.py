@@ -8,10 +8,8 @@ from typing import Any
 from fedmap.client import MIN_STEPS
 from fedmap.data import load
 from fedmap.federation import Federation, partition
-from fedmap.simulate.run import Run, one_thread
 from fedmap.simulate.settings import Settings
-from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Workshop
+from fedmap.simulate.tasks import Setup, do
 
 STEPS_OF_A_COMPARISON = 20  # enough for a method's second stage
 _seconds: dict[tuple[str, str, int], float] = {}
@@ -56,14 +54,13 @@ def _seconds_on_a_small_net(method: str, params: str) -> float:
 
 def seconds_of_a_client(settings: Settings, federation: Federation) -> float:
     """The faster of two local rounds of a client in this process."""
-    run = Run(settings, federation)
-    down = run.method.download(run.method.start(run.initial))
-    store = StateStore(run.method.client_state(run.initial), len(federation), None)
-    workshop = Workshop(federation, run.method, run.settings, 0, run.bench, store)
+    setup = Setup(settings, federation)
+    down = setup.method.download(setup.method.start(setup.initial))
+    state = setup.method.client_state(setup.initial)
     seconds = []
-    with one_thread():
+    with setup.in_force():
         for _ in range(2):
             began = time.perf_counter()
-            workshop.do("train", 1, 0, down)
+            do(setup, "train", 1, 0, down, state)
             seconds.append(time.perf_counter() - began)
     return min(seconds)

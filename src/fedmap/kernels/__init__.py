@@ -6,7 +6,8 @@ module builds nothing. The native chain is for reverse-mode gradients of first o
 derivatives and `torch.func` transforms need `use("torch")`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import CDLL
 from functools import cache
 from typing import Literal
@@ -69,6 +70,26 @@ def use(choice: Literal["auto", "native", "torch"]) -> str:
     loaded = None if choice == "torch" else _load()
     _in_force = loaded if isinstance(loaded, CDLL) else None
     return "torch" if _in_force is None else "native"
+
+
+def resolve(choice: Literal["auto", "native", "torch"]) -> Literal["native", "torch"]:
+    """What a choice comes to on this machine; nothing is put in force."""
+    before = _in_force
+    try:
+        return "native" if use(choice) == "native" else "torch"
+    finally:
+        globals()["_in_force"] = before
+
+
+@contextmanager
+def in_force(choice: Literal["auto", "native", "torch"]) -> Iterator[None]:
+    """Inside, these kernels are used by this process."""
+    before = _in_force
+    use(choice)
+    try:
+        yield
+    finally:
+        globals()["_in_force"] = before
 
 
 def available() -> bool:

@@ -1,9 +1,9 @@
-"""What a federated method is: a client half, a server half, and three dictionaries of tensors and
-plain numbers between them: `down` (server to client), `up` (client to server) and `state` (stays on
-the client; no engine sends it anywhere)."""
+"""What a federated method is: a client half, a server half, and three dictionaries of tensors
+between them: `down` (server to client), `up` (client to server) and `state` (stays on the client;
+no engine sends it anywhere)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from fedmap.errors import FedmapError
 from fedmap.losses import Loss, cross_entropy
 from fedmap.params import checked
 from fedmap.registry import Registry, headline, nearest
-from fedmap.vector import Bench, Model
+from fedmap.values import Values
+from fedmap.vector import Model, WorkingModels
 
-Values = dict[str, Tensor | float | int]
 Predictor = Callable[[Tensor], Tensor]
 
 
@@ -25,6 +25,9 @@ class MethodParams(BaseModel):
     """Base of every method's parameters: checked once, never changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+P = TypeVar("P", bound=MethodParams)
 
 
 class Local(NamedTuple):
@@ -54,32 +57,44 @@ class Server(NamedTuple):
     rng: np.random.Generator
 
 
-class Method:
+class Method(Generic[P]):
     """A federated algorithm. The base is FedAvg's frame: download the model, train, upload it,
     average.
 
-    A subclass overrides only what differs, and is registered with `@register`."""
+    A subclass names its parameters, `class Mine(Method[MineParams])`, overrides only what differs,
+    and is registered with `@register`."""
 
     Params: ClassVar[type[MethodParams]] = MethodParams
-    # named sets of parameter values: -p preset=NAME
+    # Named sets of parameter values: -p preset=NAME.
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    groups: ClassVar[list[dict[str, Any]]] = []  # the three parameter groups that the paper tries
-    # entries of `up` that hold something private, each with what and why
+    # Settings of a run that the method wants where the user does not say otherwise, e.g. a clip.
+    wants: ClassVar[dict[str, Any]] = {}
+    # Entries of `up` that hold something private, each with what and why.
     sends: ClassVar[dict[str, str]] = {}
-    public_samples: ClassVar[int] = (
-        0  # of the global test set, without labels, for the server half; reported apart
-    )
+    # How many of the global test set's samples the server half sees, without labels. The accuracy
+    # on the others is reported too.
+    public_samples: ClassVar[int] = 0
+    # Is what the server keeps of all clients a plain mean, so that weights by samples would mix
+    # two objectives?
+    uniform_weights_only: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "Params" not in vars(cls):
+            cls.Params = _declared_params(cls)
 
     def __init__(self, **given: Any) -> None:
-        self.params: Any = checked(
+        params = checked(
             self.Params,
             self._with_preset(given),
             f"method {self.name()}",
             ("preset",) if self.presets else (),
         )
+        self.params: P = cast(P, params)
 
     @classmethod
     def name(cls) -> str:
+        """The name that users choose it by."""
         return cls.__name__.lower()
 
     @classmethod
@@ -94,10 +109,8 @@ class Method:
         if preset is None:
             return values
         if preset not in cls.presets:
-            raise FedmapError(
-                f"method {cls.name()} has no preset {preset!r}; "
-                + (nearest(str(preset), cls.presets) if cls.presets else "it has none")
-            )
+            known = nearest(str(preset), cls.presets) if cls.presets else "it has none"
+            raise FedmapError(f"method {cls.name()} has no preset {preset!r}; {known}")
         return {**cls.presets[preset], **values}
 
     # The client half.
@@ -108,9 +121,9 @@ class Method:
         return {}
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
-        """One participation: from what came down and what the client kept, to what goes up and what
-        it keeps."""
-        model = client.model(tensor(down, "model"))
+        """One participation: from what came down and what the client kept, to what goes up and
+        what it keeps."""
+        model = client.model(down["model"])
         client.train(model, self.local_loss(client, down, state), client.steps)
         trained = model.vector.clone()
         return Local(up={"model": trained}, state=state, personal={"model": trained})
@@ -121,17 +134,17 @@ class Method:
 
     def kept_personal(self, state: Values) -> Values | None:
         """The personal model that a client keeps between rounds, or None where it comes from
-        training the download anew."""
+        training the download again."""
         return None
 
     def downloaded(self, down: Values, state: Values) -> Values | None:
         """The model that a client has right after the download, before it trains; None where there
         is none."""
-        return {"model": tensor(down, "model")}
+        return {"model": down["model"]}
 
-    def predictor(self, bench: Bench, personal: Values) -> Predictor:
+    def predictor(self, models: WorkingModels, personal: Values) -> Predictor:
         """How a personal model turns samples into logits."""
-        return bench.model(tensor(personal, "model")).net
+        return models.model(personal["model"]).net
 
     # The server half.
 
@@ -149,24 +162,31 @@ class Method:
 
     def global_model(self, state: Values) -> Tensor | None:
         """The model that knows every class; None where the method has none."""
-        return tensor(state, "model")
+        return state["model"]
 
 
-def tensor(values: Values, name: str) -> Tensor:
-    """An entry that is a tensor, for the type checker."""
-    return cast(Tensor, values[name])
+AnyMethod = Method[Any]
+
+
+def _declared_params(method: type[AnyMethod]) -> type[MethodParams]:
+    """The class in the brackets of `Method[...]`; of a type variable, its bound."""
+    for base in vars(method).get("__orig_bases__", ()):
+        if isinstance(get_origin(base), type) and issubclass(get_origin(base), Method):
+            (params,) = get_args(base)
+            return cast(type[MethodParams], getattr(params, "__bound__", params))
+    return method.Params
 
 
 def mean(uploads: Sequence[Upload], name: str) -> Tensor:
     """The weighted mean of one entry over the uploads, always summed in their order."""
-    total = torch.zeros_like(tensor(uploads[0].up, name))
+    total = torch.zeros_like(uploads[0].up[name])
     for upload in uploads:
-        total.add_(tensor(upload.up, name), alpha=upload.weight)
+        total.add_(upload.up[name], alpha=upload.weight)
     return total
 
 
-METHODS: Registry[type[Method]] = Registry("method")
-M = TypeVar("M", bound=type[Method])
+METHODS: Registry[type[AnyMethod]] = Registry("method")
+M = TypeVar("M", bound=type[AnyMethod])
 
 
 def register(method: M) -> M:

@@ -7,33 +7,31 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from fedmap.methods.base import Method, MethodParams, Server, Upload, Values, mean, register
+from fedmap.methods.base import Method, MethodParams, Server, Upload, mean, register
+from fedmap.values import Values
+
+
+class FedAwSParams(MethodParams):
+    """Parameters of FedAwS."""
+
+    margin: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="nu, the distance from which on two proxies are far enough apart",
+    )
+    spread_steps: int = Field(30, ge=0, description="the server's steps a round; 0 is FedAvg")
+    spread_lr: float = Field(0.1, gt=0, description="learning rate of these steps")
 
 
 @register
-class FedAwS(Method):
+class FedAwS(Method[FedAwSParams]):
     """FedAvg whose server then spreads the classes' proxies apart, which clients that miss classes
     cannot do themselves.
 
     After averaging, a few SGD steps on the classifier alone minimize mean_(c, c') max(0, nu - d(c,
     c'))^2 over pairs of different classes, with the distance d = (1 - cos(w_c, w_c')) / 2 in 0..1.
     """
-
-    class Params(MethodParams):
-        margin: float = Field(
-            0.8,
-            ge=0,
-            le=1,
-            description="nu, the distance from which on two proxies are far enough apart",
-        )
-        spread_steps: int = Field(30, ge=0, description="the server's steps a round; 0 is FedAvg")
-        spread_lr: float = Field(0.1, gt=0, description="learning rate of these steps")
-
-    groups = [
-        {"margin": 0.9, "spread_steps": 20, "spread_lr": 1.0},
-        {"margin": 0.8, "spread_steps": 30, "spread_lr": 0.1},
-        {"margin": 0.5, "spread_steps": 50, "spread_lr": 0.01},
-    ]
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         model = server.model(mean(uploads, "model"))

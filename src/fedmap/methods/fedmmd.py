@@ -6,28 +6,30 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import Loss, mmd
-from fedmap.methods.base import Method, MethodParams, Values, register, tensor
+from fedmap.methods.base import Method, MethodParams, register
+from fedmap.values import Values
 from fedmap.vector import Model
 
 
+class FedMMDParams(MethodParams):
+    """Parameters of FedMMD."""
+
+    weight: float = Field(
+        0.1, ge=0, description="lambda, how much the features' discrepancy counts; 0 is FedAvg"
+    )
+
+
 @register
-class FedMMD(Method):
+class FedMMD(Method[FedMMDParams]):
     """FedAvg whose clients keep the distribution of their features near that of the downloaded
     model.
 
     Two streams see each batch, the model in training (h) and the frozen download (h_t): L_k +
     lambda MMD^2(h, h_t)."""
 
-    class Params(MethodParams):
-        weight: float = Field(
-            0.1, ge=0, description="lambda, how much the features' discrepancy counts; 0 is FedAvg"
-        )
-
-    groups = [{"weight": 1e-3}, {"weight": 1e-2}, {"weight": 1e-1}]
-
     def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
-        frozen = client.frozen(client.model(tensor(down, "model")).features)
-        weight: float = self.params.weight
+        frozen = client.frozen(client.model(down["model"]).features)
+        weight = self.params.weight
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)

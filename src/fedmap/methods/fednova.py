@@ -8,23 +8,28 @@ import torch
 from pydantic import Field
 
 from fedmap.client import Client
-from fedmap.methods.base import (
-    Local,
-    Method,
-    MethodParams,
-    Server,
-    Upload,
-    Values,
-    mean,
-    register,
-    tensor,
-)
+from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, mean, register
 from fedmap.methods.parts.proximal import pull_towards
+from fedmap.values import Values, number
 from fedmap.vector import Model
 
 
+class FedNovaParams(MethodParams):
+    """Parameters of FedNova."""
+
+    server_momentum: float = Field(0.3, ge=0, lt=1, description="momentum of the server's changes")
+    mu: float = Field(
+        0.01,
+        ge=0,
+        description="strength of the proximal pull towards the download while training",
+    )
+    tau: Literal["normalized", "steps"] = Field(
+        "normalized", description="tau_eff: the mean of a_k, or of the plain steps N_k"
+    )
+
+
 @register
-class FedNova(Method):
+class FedNova(Method[FedNovaParams]):
     """FedAvg that counts a client's change per effective local step, so that clients with more
     steps do not pull harder.
 
@@ -32,53 +37,32 @@ class FedNova(Method):
     have carried client k's optimizer in its N_k steps, in units of lr, and tau_eff = sum_k p_k a_k
     (or sum_k p_k N_k)."""
 
-    class Params(MethodParams):
-        server_momentum: float = Field(
-            0.3, ge=0, lt=1, description="momentum of the server's changes"
-        )
-        mu: float = Field(
-            0.01,
-            ge=0,
-            description="strength of the proximal pull towards the download while training",
-        )
-        tau: Literal["normalized", "steps"] = Field(
-            "normalized", description="tau_eff: the mean of a_k, or of the plain steps N_k"
-        )
-
-    groups = [
-        {"server_momentum": 0.9, "mu": 1e-4},
-        {"server_momentum": 0.5, "mu": 1e-3},
-        {"server_momentum": 0.3, "mu": 1e-2},
-    ]
-
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
-        downloaded = tensor(down, "model")
+        downloaded = down["model"]
         model = client.model(downloaded)
         pull = pull_towards(downloaded, self.params.mu)
         client.train(model, self.local_loss(client, down, state), client.steps, correct=pull)
         trained = model.vector.clone()
         a = normalizer(client.steps, client.training.momentum, client.lr * self.params.mu)
         return Local(
-            up={"model": trained, "a": a, "steps": client.steps},
+            up={"model": trained, "a": number(a), "steps": number(client.steps)},
             state=state,
             personal={"model": trained},
         )
 
     def start(self, model: Model) -> Values:
-        return super().start(model) | {"momentum": torch.zeros(model.weight_count)}
+        return super().start(model) | {"momentum": model.zeros()}
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        old, momentum = tensor(state, "model"), tensor(state, "momentum")
+        old, momentum = state["model"], state["momentum"]
         tau = weighted(uploads, "a" if self.params.tau == "normalized" else "steps")
         model = torch.zeros_like(old)
-        # from the uploads' side: where all a_k agree this is FedAvg's sum to the bit
+        # From the uploads' side: where all a_k agree this is FedAvg's sum to the bit
         for upload in uploads:
-            model.add_(
-                torch.lerp(old, tensor(upload.up, "model"), tau / upload.up["a"]),
-                alpha=upload.weight,
-            )
+            share = tau / float(upload.up["a"])
+            model.add_(torch.lerp(old, upload.up["model"], share), alpha=upload.weight)
         if len(old) > len(momentum):
-            # batch norm's statistics are no steps
+            # Batch norm's statistics are no steps.
             model[len(momentum) :] = mean(uploads, "model")[len(momentum) :]
         weights = model[: len(momentum)]
         change = weights - old[: len(momentum)]

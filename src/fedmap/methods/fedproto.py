@@ -10,49 +10,43 @@ from pydantic import Field
 from torch import Tensor
 
 from fedmap.client import Client
-from fedmap.methods.base import (
-    Local,
-    Method,
-    MethodParams,
-    Server,
-    Upload,
-    Values,
-    register,
-    tensor,
-)
+from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, register
 from fedmap.methods.parts.own_model import kept_own, trained, untrained
+from fedmap.values import Values
 from fedmap.vector import Model
 
 
+class FedProtoParams(MethodParams):
+    """Parameters of FedProto."""
+
+    weight: float = Field(
+        1.0,
+        ge=0,
+        description="lambda, the pull of a feature towards its class's global prototype",
+    )
+
+
 @register
-class FedProto(Method):
+class FedProto(Method[FedProtoParams]):
     """Clients share the mean feature of each class instead of weights; there is no global model.
 
     Each client trains its own model on L + lambda / (n d) sum_i ||h_i - P_{y_i}||^2, where P_c is
     the mean over clients that hold class c of their mean features of it (Algorithm 1). So what goes
     up says which classes a client holds."""
 
-    class Params(MethodParams):
-        weight: float = Field(
-            1.0,
-            ge=0,
-            description="lambda, the pull of a feature towards its class's global prototype",
-        )
-
-    groups = [{"weight": 0.1}, {"weight": 0.01}, {"weight": 0.001}]
     sends = {
-        "known": "which classes the client holds: a class's prototype is the mean over those that hold it"
+        "known": "which classes the client holds: "
+        "a class's prototype is the mean over those that hold it"
     }
 
     def client_state(self, model: Model) -> Values:
         return untrained(model)
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
-        weight: float = self.params.weight
-        prototypes, known = tensor(down, "prototypes"), tensor(down, "known")
-        last_epoch: deque[tuple[Tensor, Tensor]] = deque(
-            maxlen=-(-client.samples // client.training.batch)
-        )
+        weight = self.params.weight
+        prototypes, known = down["prototypes"], down["known"]
+        batches = -(-client.samples // client.training.batch)
+        last_epoch: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
@@ -60,7 +54,7 @@ class FedProto(Method):
             away = (h - prototypes[y]).square().mean(1) * known[y]
             return F.cross_entropy(model.classify(h), y) + weight * away.mean()
 
-        model = client.model(tensor(state, "own"))
+        model = client.model(state["own"])
         client.train(model, loss, client.steps)
         h, y = (torch.cat(parts) for parts in zip(*last_epoch, strict=True))
         state = trained(model, state)
@@ -73,8 +67,8 @@ class FedProto(Method):
         return {"model": state["own"]}
 
     def start(self, model: Model) -> Values:
-        classes, dim = model.net.classifier.weight.shape
-        return {"prototypes": torch.zeros(classes, dim), "known": torch.zeros(classes)}
+        prototypes = torch.zeros_like(model.net.classifier.weight)
+        return {"prototypes": prototypes, "known": prototypes.new_zeros(len(prototypes))}
 
     def download(self, state: Values) -> Values:
         return state
@@ -82,18 +76,13 @@ class FedProto(Method):
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         """The mean over the clients that hold a class; a class that nobody of the round holds keeps
         its prototype."""
-        total, holders = (
-            torch.zeros_like(tensor(state, "prototypes")),
-            torch.zeros_like(tensor(state, "known")),
-        )
+        total, holders = (torch.zeros_like(state[name]) for name in ("prototypes", "known"))
         for upload in uploads:
-            total += upload.weight * tensor(upload.up, "prototypes")
-            holders += upload.weight * tensor(upload.up, "known")
+            total += upload.weight * upload.up["prototypes"]
+            holders += upload.weight * upload.up["known"]
         fresh = holders > 0
-        prototypes = torch.where(
-            fresh[:, None], total / holders[:, None], tensor(state, "prototypes")
-        )
-        return {"prototypes": prototypes, "known": torch.where(fresh, 1.0, tensor(state, "known"))}
+        prototypes = torch.where(fresh[:, None], total / holders[:, None], state["prototypes"])
+        return {"prototypes": prototypes, "known": torch.where(fresh, 1.0, state["known"])}
 
     def global_model(self, state: Values) -> Tensor | None:
         return None
@@ -102,5 +91,5 @@ class FedProto(Method):
 def class_means(h: Tensor, y: Tensor, classes: int) -> Values:
     """The mean feature of each class, and which classes have one; the others' rows are zero."""
     count = torch.bincount(y, minlength=classes)
-    total = torch.zeros(classes, h.shape[1]).index_add_(0, y, h)
+    total = h.new_zeros(classes, h.shape[1]).index_add_(0, y, h)
     return {"prototypes": total / count.clamp_min(1)[:, None], "known": (count > 0).float()}

@@ -11,17 +11,8 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import cross_entropy
-from fedmap.methods.base import (
-    Local,
-    Method,
-    MethodParams,
-    Server,
-    Upload,
-    Values,
-    mean,
-    register,
-    tensor,
-)
+from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, mean, register
+from fedmap.values import Values
 from fedmap.vector import Model
 
 
@@ -33,24 +24,27 @@ def on_fixed_features(model: Model, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model.classify(h), y)
 
 
+class FedRepParams(MethodParams):
+    """Parameters of FedRep."""
+
+    head_share: float = Field(
+        0.8,
+        ge=0,
+        le=1,
+        description="share of the local steps that train the head; the rest train the body",
+    )
+    schedule: Literal["alternating", "joint"] = Field(
+        "alternating", description="head then body, or both at once (FedPer)"
+    )
+
+
 @register
-class FedRep(Method):
+class FedRep(Method[FedRepParams]):
     """A body that all clients share and a head (classifier) that each keeps; there is no global
     model.
 
     Each participation trains the head on the fixed body, then the body under the fixed head
     (Algorithm 1); the server averages bodies. Statistics of batch norm belong to the body."""
-
-    class Params(MethodParams):
-        head_share: float = Field(
-            0.8,
-            ge=0,
-            le=1,
-            description="share of the local steps that train the head; the rest train the body",
-        )
-        schedule: Literal["alternating", "joint"] = Field(
-            "alternating", description="head then body, or both at once (FedPer)"
-        )
 
     def client_state(self, model: Model) -> Values:
         return {"head": model.vector[model.classifier_part].clone()}
@@ -91,4 +85,4 @@ def body(model: Model) -> Values:
 
 def put_together(body: Values, state: Values) -> Tensor:
     """The vector of the shared body with the client's own head."""
-    return torch.cat([tensor(body, "features"), tensor(state, "head"), tensor(body, "statistics")])
+    return torch.cat([body["features"], state["head"], body["statistics"]])

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from fedmap.client import Client
 from fedmap.losses import balanced_shift
-from fedmap.methods.base import Local, Method, MethodParams, Predictor, Values, register, tensor
-from fedmap.vector import Bench, Model
+from fedmap.methods.base import Local, Method, MethodParams, Predictor, register
+from fedmap.values import Values
+from fedmap.vector import Model, WorkingModels
 
 
 class TwoHeads(nn.Module):
@@ -26,8 +27,16 @@ class TwoHeads(nn.Module):
         return logits
 
 
+class FedRODParams(MethodParams):
+    """Parameters of FedROD."""
+
+    gamma: float = Field(
+        1.0, ge=0, description="strength of the class prior in the balanced softmax"
+    )
+
+
 @register
-class FedROD(Method):
+class FedROD(Method[FedRODParams]):
     """One body with two heads: a generic one trained as if classes were balanced, and a personal
     one that stays.
 
@@ -35,20 +44,13 @@ class FedROD(Method):
     missing classes. The personal head p minimizes CE(g + p) on what it gets from them as constants,
     and a client predicts with g + p (linear version)."""
 
-    class Params(MethodParams):
-        gamma: float = Field(
-            1.0, ge=0, description="strength of the class prior in the balanced softmax"
-        )
-
-    groups = [{"gamma": 1.0}, {"gamma": 0.5}, {"gamma": 0.25}]
-
     def client_state(self, model: Model) -> Values:
         # at first a client predicts with the generic head
         return {"head": torch.zeros_like(model.net.classifier.weight)}
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         shift = balanced_shift(client.counts, self.params.gamma)
-        head = nn.Parameter(tensor(state, "head").clone())
+        head = nn.Parameter(state["head"].clone())
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)
@@ -57,7 +59,7 @@ class FedROD(Method):
                 g.detach() + F.linear(h.detach(), head), y
             )
 
-        model = client.model(tensor(down, "model"))
+        model = client.model(down["model"])
         client.train(model, loss, client.steps, also=[head])
         trained = model.vector.clone()
         return Local(
@@ -67,5 +69,5 @@ class FedROD(Method):
     def downloaded(self, down: Values, state: Values) -> Values | None:
         return {"model": down["model"]} | state
 
-    def predictor(self, bench: Bench, personal: Values) -> Predictor:
-        return TwoHeads(bench.model(tensor(personal, "model")), tensor(personal, "head")).eval()
+    def predictor(self, models: WorkingModels, personal: Values) -> Predictor:
+        return TwoHeads(models.model(personal["model"]), personal["head"]).eval()

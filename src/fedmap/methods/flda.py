@@ -6,14 +6,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedmap.client import Client
-from fedmap.methods.base import Local, Method, Predictor, Values, register, tensor
+from fedmap.methods.base import Local, Method, MethodParams, Predictor, register
 from fedmap.random import generator
-from fedmap.vector import Bench, Model
+from fedmap.values import Values
+from fedmap.vector import Model, WorkingModels
 
 
 class Mixture(nn.Module):
-    """a(x) shared(x) + (1 - a(x)) private(x) on the logits, with the gate a(x) = sigmoid(u . h(x) +
-    b) on the shared features."""
+    """a(x) shared(x) + (1 - a(x)) private(x) on the logits, with the gate
+    a(x) = sigmoid(u . h(x) + b) on the shared features."""
 
     def __init__(self, shared: Model, private: Model, gate: Tensor) -> None:
         super().__init__()
@@ -28,22 +29,20 @@ class Mixture(nn.Module):
 
 
 @register
-class FLDA(Method):
+class FLDA(Method[MethodParams]):
     """A shared model and a private one, mixed by a gate that each client learns; only the shared
     model is averaged.
 
-    Shared model, private model and gate are trained together on the cross-entropy of a M_G(x) + (1
-    - a) M_P(x)."""
+    Shared model, private model and gate are trained together on the cross-entropy of
+    a M_G(x) + (1 - a) M_P(x)."""
 
     def client_state(self, model: Model) -> Values:
-        return {
-            "private": redrawn(model),
-            "gate": torch.zeros(model.net.classifier.in_features + 1),
-        }
+        gate = model.vector.new_zeros(model.net.classifier.in_features + 1)
+        return {"private": redrawn(model), "gate": gate}
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
-        model, private = client.model(tensor(down, "model")), client.model(tensor(state, "private"))
-        mixture = Mixture(model, private, tensor(state, "gate")).train()
+        model, private = client.model(down["model"]), client.model(state["private"])
+        mixture = Mixture(model, private, state["gate"]).train()
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             return F.cross_entropy(mixture(x), y)
@@ -57,12 +56,9 @@ class FLDA(Method):
     def downloaded(self, down: Values, state: Values) -> Values | None:
         return {"model": down["model"]} | state
 
-    def predictor(self, bench: Bench, personal: Values) -> Predictor:
-        shared, private = (
-            bench.model(tensor(personal, "model")),
-            bench.model(tensor(personal, "private")),
-        )
-        return Mixture(shared, private, tensor(personal, "gate")).eval()
+    def predictor(self, models: WorkingModels, personal: Values) -> Predictor:
+        shared, private = models.model(personal["model"]), models.model(personal["private"])
+        return Mixture(shared, private, personal["gate"]).eval()
 
 
 def redrawn(model: Model) -> Tensor:
@@ -71,5 +67,6 @@ def redrawn(model: Model) -> Tensor:
     model would learn the same."""
     vector, rng = model.vector.clone(), generator(0, "private model")
     for part in model.named(vector[: model.weight_count]).values():
-        part.copy_(part.flatten()[torch.from_numpy(rng.permutation(part.numel()))].view(part.shape))
+        order = torch.from_numpy(rng.permutation(part.numel())).to(part.device)
+        part.copy_(part.flatten()[order].view(part.shape))
     return vector

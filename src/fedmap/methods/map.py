@@ -1,17 +1,35 @@
 """MAP. Li et al., MAP: model aggregation and personalization in federated learning with incomplete
 classes (Algorithm 1)."""
 
+from typing import TypeVar
+
 from pydantic import Field
 
 from fedmap.client import MIN_STEPS, Client
-from fedmap.methods.base import Local, Method, Values, register, tensor
-from fedmap.methods.fedrs import RestrictedParams, restricted
+from fedmap.methods.base import Local, Method, register
 from fedmap.methods.parts.hpm import HPMParams, inherit, kept_hpm, no_hpm, supervised
+from fedmap.methods.parts.restricted import RestrictedParams, restricted
+from fedmap.values import Values
 from fedmap.vector import Model
 
 
+class MAPParams(RestrictedParams, HPMParams):
+    """Those of the restricted softmax, of the HPM, and the schedule of the two stages.
+
+    The released schedule is the default: docs/map-default.md has the study that speaks for it."""
+
+    stage_one: float = Field(1.0, ge=0, le=2, description="share of the local steps in stage one")
+    stage_two: float = Field(0.1, ge=0, le=2, description="share of the local steps in stage two")
+    stage_two_lr: float = Field(
+        0.2, gt=0, le=1, description="factor on the learning rate in stage two"
+    )
+
+
+Q = TypeVar("Q", bound=MAPParams)
+
+
 @register
-class MAP(Method):
+class MAP(Method[Q]):
     """Restricted softmax for the model that is aggregated, then an inherited private model for the
     client's own.
 
@@ -19,34 +37,17 @@ class MAP(Method):
     Stage two goes on with the ordinary softmax, taught by the HPM (Eq. 13); its result is inherited
     by the HPM (Eq. 10), the personal model."""
 
-    class Params(RestrictedParams, HPMParams):
-        # The released schedule: docs/map-default.md has the study that speaks for it.
-        stage_one: float = Field(
-            1.0, ge=0, le=2, description="share of the local steps in stage one"
-        )
-        stage_two: float = Field(
-            0.1, ge=0, le=2, description="share of the local steps in stage two"
-        )
-        stage_two_lr: float = Field(
-            0.2, gt=0, le=1, description="factor on the learning rate in stage two"
-        )
-
     presets = {
         "printed": {"stage_one": 0.5, "stage_two": 0.5, "stage_two_lr": 1.0},  # Algorithm 1
         "released": {"stage_one": 1.0, "stage_two": 0.1, "stage_two_lr": 0.2},  # the authors' code
     }
-    groups = [
-        {"transfer": "kd", "weight": 0.1, "alpha": 0.5},
-        {"transfer": "kd", "weight": 0.01, "alpha": 0.9},
-        {"transfer": "mmd", "weight": 0.01, "alpha": 0.5},
-    ]
 
     def client_state(self, model: Model) -> Values:
         return no_hpm(model)
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         first, second = self.stages(client.steps)
-        model = client.model(tensor(down, "model"))
+        model = client.model(down["model"])
         client.train(model, restricted(client, self.params), first)
         uploaded = model.vector.clone()
         state = self.personalize(client, model, second, state)
@@ -61,9 +62,8 @@ class MAP(Method):
 
     def personalize(self, client: Client, model: Model, steps: int, state: Values) -> Values:
         """Stage two from the model that stage one left, and the HPM that inherits its result."""
-        client.train(
-            model, supervised(client, state, self.params), steps, lr_factor=self.params.stage_two_lr
-        )
+        loss = supervised(client, state, self.params)
+        client.train(model, loss, steps, lr_factor=self.params.stage_two_lr)
         return inherit(client, state, model, self.params)
 
     def kept_personal(self, state: Values) -> Values | None:

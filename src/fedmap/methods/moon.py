@@ -6,12 +6,20 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import Loss, contrast
-from fedmap.methods.base import Local, Method, MethodParams, Values, register, tensor
+from fedmap.methods.base import Local, Method, MethodParams, register
+from fedmap.values import Values
 from fedmap.vector import Model
 
 
+class MOONParams(MethodParams):
+    """Parameters of MOON."""
+
+    weight: float = Field(0.1, ge=0, description="mu, how much the contrast counts; 0 is FedAvg")
+    temperature: float = Field(0.5, gt=0, description="tau of the contrast")
+
+
 @register
-class MOON(Method):
+class MOON(Method[MOONParams]):
     """FedAvg whose clients' features are drawn to the downloaded model's and away from their own
     previous model's.
 
@@ -19,13 +27,6 @@ class MOON(Method):
     the cosine similarity of a sample's features h to those of the frozen download and of the model
     that this client had after its last participation."""
 
-    class Params(MethodParams):
-        weight: float = Field(
-            0.1, ge=0, description="mu, how much the contrast counts; 0 is FedAvg"
-        )
-        temperature: float = Field(0.5, gt=0, description="tau of the contrast")
-
-    groups = [{"weight": 1e-3}, {"weight": 1e-2}, {"weight": 1e-1}]
     sends = {"model": "the previous model that the client keeps is a copy of the one it uploads"}
 
     def client_state(self, model: Model) -> Values:
@@ -38,9 +39,9 @@ class MOON(Method):
     def local_loss(self, client: Client, down: Values, state: Values) -> Loss:
         near, far = (
             client.frozen(client.model(vector).features)
-            for vector in (tensor(down, "model"), tensor(state, "previous"))
+            for vector in (down["model"], state["previous"])
         )
-        params: MOON.Params = self.params
+        params = self.params
 
         def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
             h = model.features(x)

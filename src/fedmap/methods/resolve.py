@@ -10,11 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 from fedmap.errors import FedmapError
-from fedmap.methods.base import METHODS, Method
+from fedmap.methods.base import METHODS, AnyMethod, Method
 from fedmap.registry import nearest
 
 
-def find_method(name: str) -> type[Method]:
+def find_method(name: str) -> type[AnyMethod]:
     """The method of this name; `path/to/file.py:Class` is a class in a file."""
     file, class_name = _file_and_class(name)
     if file is None:

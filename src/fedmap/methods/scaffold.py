@@ -2,47 +2,51 @@
 ICML 2020 (Algorithm 1)."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 
 from fedmap.client import Client
-from fedmap.methods.base import Local, Method, Server, Upload, Values, mean, register, tensor
-from fedmap.methods.parts.control import ControlParams, moved_control, no_control, train_controlled
+from fedmap.methods.base import Local, Method, Server, Upload, mean, register
+from fedmap.methods.parts.control import (
+    ControlParams,
+    moved_control,
+    no_control,
+    train_controlled,
+)
+from fedmap.values import Values
 from fedmap.vector import Model
+
+C = TypeVar("C", bound=ControlParams)
 
 
 @register
-class Scaffold(Method):
+class Scaffold(Method[C]):
     """Local steps are corrected by how the client's gradient has lately differed from everybody's.
 
-    Local step (plain SGD): w <- w - lr (grad - c_k + c), then c_k <- c_k - c + (w_t - w_k) / (N lr)
-    after N steps (option II). Server: w <- w + eta_g mean_S (w_k - w), c <- c + |S| / K mean_S
-    (change of c_k)."""
+    Local step (plain SGD): w <- w - lr (grad - c_k + c), then
+    c_k <- c_k - c + (w_t - w_k) / (N lr) after N steps (option II).
+    Server: w <- w + eta_g mean_S (w_k - w), c <- c + |S| / K mean_S (change of c_k)."""
 
-    Params = ControlParams
-    groups = [{"server_lr": 0.5}, {"server_lr": 0.75}, {"server_lr": 0.9}]
     sends = {
-        "control": "the change of the client's variate, as in the paper; the first change is the variate itself"
+        "control": "the change of the client's variate, as in the paper; "
+        "the first change is the variate itself"
     }
+    # A spike in the gradient enters c_k and drives the client's next round into a higher one.
+    wants = {"clip": 10.0}
+    uniform_weights_only = True  # c is the plain mean of all c_k
 
     def client_state(self, model: Model) -> Values:
         return no_control(model)
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
-        model = client.model(tensor(down, "model"))
-        change = train_controlled(
-            client,
-            model,
-            self.local_loss(client, down, state),
-            client.steps,
-            down,
-            state,
-            self.params,
-        )
+        model, loss = client.model(down["model"]), self.local_loss(client, down, state)
+        change = train_controlled(client, model, loss, client.steps, down, state)
         trained = model.vector.clone()
-        kept: Values = {"control": tensor(state, "control") + change}
         return Local(
-            up={"model": trained, "control": change}, state=kept, personal={"model": trained}
+            up={"model": trained, "control": change},
+            state={"control": state["control"] + change},
+            personal={"model": trained},
         )
 
     def start(self, model: Model) -> Values:
@@ -52,8 +56,6 @@ class Scaffold(Method):
         return state
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        model = torch.lerp(tensor(state, "model"), mean(uploads, "model"), self.params.server_lr)
-        return {
-            "model": model,
-            "control": moved_control(tensor(state, "control"), uploads, server.clients),
-        }
+        model = torch.lerp(state["model"], mean(uploads, "model"), self.params.server_lr)
+        control = moved_control(state["control"], uploads, server.clients)
+        return {"model": model, "control": control}

@@ -4,15 +4,25 @@ personalization in federated learning with incomplete classes."""
 from pydantic import Field
 
 from fedmap.client import Client
-from fedmap.methods.base import Local, Values, register, tensor
-from fedmap.methods.map import MAP
-from fedmap.methods.parts.control import ControlParams, train_controlled
-from fedmap.methods.scars import ScaRS
+from fedmap.methods.base import Local, register
+from fedmap.methods.map import MAP, MAPParams
+from fedmap.methods.parts.control import train_controlled
+from fedmap.methods.scars import ScaRS, ScaRSParams
+from fedmap.values import Values
 from fedmap.vector import Model
 
 
+class ScaMAPParams(MAPParams, ScaRSParams):
+    """Those of MAP and of Scaffold, with a longer second stage."""
+
+    stage_two: float = Field(0.2, ge=0, le=2, description="share of the local steps in stage two")
+    stage_two_lr: float = Field(
+        0.5, gt=0, le=1, description="factor on the learning rate in stage two"
+    )
+
+
 @register
-class ScaMAP(ScaRS, MAP):
+class ScaMAP(ScaRS[ScaMAPParams], MAP[ScaMAPParams]):
     """Scaffold's corrected steps with the restricted softmax for the model that is aggregated, then
     MAP's second stage.
 
@@ -20,34 +30,22 @@ class ScaMAP(ScaRS, MAP):
     stage two, with ordinary SGD, and the HPM are MAP's (Eq. 13 and 10). The server half is
     Scaffold's."""
 
-    class Params(MAP.Params, ControlParams):
-        stage_two: float = Field(
-            0.2, ge=0, le=2, description="share of the local steps in stage two"
-        )
-        stage_two_lr: float = Field(
-            0.5, gt=0, le=1, description="factor on the learning rate in stage two"
-        )
-
-    presets = MAP.presets | {"released": {"stage_one": 1.0, "stage_two": 0.2, "stage_two_lr": 0.5}}
-    groups = [
-        {"transfer": "kd", "weight": 0.1, "alpha": 0.5, "server_lr": 0.5},
-        {"transfer": "kd", "weight": 0.01, "alpha": 0.9, "server_lr": 0.9},
-        {"transfer": "mmd", "weight": 0.01, "alpha": 0.5, "server_lr": 0.5},
-    ]
+    presets = MAP.presets | {
+        "released": {"stage_one": 1.0, "stage_two": 0.2, "stage_two_lr": 0.5},
+    }
 
     def client_state(self, model: Model) -> Values:
         return ScaRS.client_state(self, model) | MAP.client_state(self, model)
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         first, second = self.stages(client.steps)
-        model = client.model(tensor(down, "model"))
-        change = train_controlled(
-            client, model, self.local_loss(client, down, state), first, down, state, self.params
-        )
+        model, loss = client.model(down["model"]), self.local_loss(client, down, state)
+        change = train_controlled(client, model, loss, first, down, state)
         uploaded = model.vector.clone()
-        kept = {"control": tensor(state, "control") + change} | self.personalize(
-            client, model, second, state
-        )
+        kept = {"control": state["control"] + change}
+        kept |= self.personalize(client, model, second, state)
         return Local(
-            up={"model": uploaded, "control": change}, state=kept, personal={"model": kept["hpm"]}
+            up={"model": uploaded, "control": change},
+            state=kept,
+            personal={"model": kept["hpm"]},
         )

@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
     values: Values  # all that the next step needs
     rows: list[Row]  # what was measured
-    said: str  # for the person who waits
+    message: str  # for the person who waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,10 @@ class Stepwise:
     lr: float
     seed: int
     batch: int = 64
-    samples: int | None = (
-        None  # of the whole training set, the same share of each class; the test set stays whole
-    )
+    # of the whole training set, the same share of each class; the test set stays whole
+    samples: int | None = None
     # Sums depend on how many threads share them, so the number belongs to the work, whatever
-    # `--workers` says: two for networks that
-    # are large enough to gain from it.
+    # `--workers` says: two for networks that are large enough to gain from it.
     threads: int = 1
     data_dir: str | None = None
 
@@ -90,13 +88,13 @@ class Stepwise:
             number, values, rows = self._kept(folder.path / CHECKPOINT)
             while number < self.steps:
                 number += 1
-                values, new, said = self.step(number, values)
+                values, new, message = self.step(number, values)
                 rows += new
                 # The file's header takes anything that JSON has, rows too.
                 folder.write(
                     CHECKPOINT, save_values(values | cast(Values, {"number": number, "rows": rows}))
                 )
-                on_step(number, said)
+                on_step(number, message)
             folder.write("measured.csv", to_csv(rows))
             folder.write("done", "")
 
@@ -246,11 +244,6 @@ def with_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def verdict(holds: bool, in_part: bool) -> str:
-    """How a statement of the paper fares with our numbers."""
-    return "holds" if holds else "holds in part" if in_part else "does not hold"
 
 
 def shown_cuts(size: dict[str, Any], epochs: int, paper_net: str | None = None) -> list[str]:

@@ -57,14 +57,21 @@ scamap    90.5 91.9 81.7 81.2 53.3 25.4 82.5 82.5  73.6
 # Table 3: complete classes, averaged over fashion-mnist/lenet, cifar-10/tfcnn and
 # cifar-100/vgg8-bn.
 COMPLETE = {
-    "fedavg": (70.93, 72.45), "fedprox": (71.34, 72.08), "scaffold": (72.85, 73.47), "feddyn": (67.20, 67.44), "moon": (71.35, 72.79),
-    "pfedme": (49.65, 50.78), "ditto": (71.31, 55.26), "fedrod": (69.19, 68.25), "fedrs": (72.15, 71.45), "fedphp": (71.52, 74.08),
+    "fedavg": (70.93, 72.45),
+    "fedprox": (71.34, 72.08),
+    "scaffold": (72.85, 73.47),
+    "feddyn": (67.20, 67.44),
+    "moon": (71.35, 72.79),
+    "pfedme": (49.65, 50.78),
+    "ditto": (71.31, 55.26),
+    "fedrod": (69.19, 68.25),
+    "fedrs": (72.15, 71.45),
+    "fedphp": (71.52, 74.08),
     "map": (73.03, 75.61),
-}  # fmt: skip
+}
 
-WORSE_OFF = (
-    16  # of 100 clients lose from FedAvg to MAP on Fashion-MNIST (text beside the fairness figure)
-)
+# So many of 100 clients lose from FedAvg to MAP on Fashion-MNIST (text beside the fairness figure).
+WORSE_OFF = 16
 
 
 def table(text: str) -> dict[tuple[str, str], float]:

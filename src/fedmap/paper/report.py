@@ -5,6 +5,7 @@ from pathlib import Path
 from fedmap.errors import FedmapError
 from fedmap.paper.study import Choice, Report, Row, Study, from_csv, to_csv
 from fedmap.report import plots
+from fedmap.report.table import Table
 from fedmap.simulate.folder import write_atomically
 
 
@@ -14,39 +15,42 @@ def write_report(
     """Numbers, tables, figures and a page that shows them, below the folder."""
     if not rows:
         raise FedmapError(f"study {name} has no finished work to report")
-    stem = folder / f"{name}-{choice.scale}"
-    numbers = stem.with_suffix(".csv")
+    stem = f"{name}-{choice.scale}"
     folder.mkdir(parents=True, exist_ok=True)
+    numbers, page = folder / f"{stem}.csv", folder / f"{stem}.md"
     write_atomically(numbers, to_csv(rows).encode())
-    written = [numbers]
-    report = study.report(from_csv(numbers))
+    report, written = study.report(from_csv(numbers)), [numbers]
     for title, table in report.tables.items():
-        for ending, text in (
-            (".md", table.markdown()),
-            (".csv", table.csv()),
-            (".tex", table.latex()),
-        ):
-            path = folder / f"{stem.name}-{title}{ending}"
-            write_atomically(path, text.encode())
-            written.append(path)
+        written += write_table(table, folder / f"{stem}-{title}")
     for title, figure in report.figures.items():
-        written += [
-            plots.save(figure, folder / f"{stem.name}-{title}{ending}", dpi=200)
-            for ending in (".png", ".svg")
-        ]
-    page = stem.with_suffix(".md")
-    write_atomically(page, as_page(study, stem.name, study.cuts(choice.scale), report).encode())
+        for ending in (".png", ".svg"):
+            written.append(plots.save(figure, folder / f"{stem}-{title}{ending}", dpi=200))
+    write_atomically(page, as_page(study, stem, study.cuts(choice.scale), report).encode())
     return [*written, page]
+
+
+def write_table(table: Table, stem: Path) -> list[Path]:
+    """The table as Markdown, CSV and LaTeX."""
+    texts = {".md": table.markdown(), ".csv": table.csv(), ".tex": table.latex()}
+    for ending, text in texts.items():
+        write_atomically(stem.with_name(stem.name + ending), text.encode())
+    return [stem.with_name(stem.name + ending) for ending in texts]
 
 
 def as_page(study: Study, stem: str, cuts: list[str], report: Report) -> str:
     """The report as Markdown, with its figures beside it."""
-    parts = [f"# {study.line}", f"{study.paper} of the paper. " + said(cuts)]
-    parts += ["\n".join(f"- {finding}" for finding in report.findings)] if report.findings else []
+    parts = [f"# {study.line}", f"{study.paper} of the paper. {size_in_words(cuts)}"]
+    parts.append(bullets(report))
     parts += [f"**{table.caption}**\n\n{table.markdown()}" for table in report.tables.values()]
     parts += [f"![{title}]({stem}-{title}.png)" for title in report.figures]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def said(cuts: list[str]) -> str:
+def bullets(report: Report) -> str:
+    """Findings and notes as a list."""
+    return "\n".join(f"- {sentence}" for sentence in report.sentences())
+
+
+def size_in_words(cuts: list[str]) -> str:
+    """How large a study is, beside the paper's."""
     return f"Smaller than the paper: {', '.join(cuts)}." if cuts else "At the paper's scale."

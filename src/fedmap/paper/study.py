@@ -1,21 +1,24 @@
-"""What a study is: pieces of work, the numbers collected from them, and the tables and figures that
-are made of the numbers."""
+"""What a study is: pieces of work, the numbers collected from them, and the tables, figures and
+claims that follow from the numbers."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from matplotlib.figure import Figure
 
 from fedmap.errors import FedmapError
 from fedmap.experiment.work import Work
+from fedmap.paper.finding import Finding
 from fedmap.registry import Registry, nearest
 from fedmap.report.table import Table
 
 Scale = Literal["smoke", "small", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)  # the smallest first
+GOALS = ("global", "personal")  # which of the two accuracies
 Row = dict[str, Any]  # one line of a study's CSV; every line of a study has the same names
 
 
@@ -39,12 +42,28 @@ class Report:
 
     tables: dict[str, Table] = field(default_factory=dict)
     figures: dict[str, Figure] = field(default_factory=dict)
-    findings: list[str] = field(default_factory=list)  # a sentence each
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # sentences that judge nothing
+
+    def sentences(self) -> list[str]:
+        """The findings and then the notes, one sentence or two each."""
+        return [*(finding.sentence() for finding in self.findings), *self.notes]
+
+
+class Claim(NamedTuple):
+    """What the paper says of a study, and the rule that judges it by the study's rows."""
+
+    text: str
+    rule: Callable[[str, list[Row]], Finding]  # of the text and the rows
+
+    def judge(self, rows: list[Row]) -> Finding:
+        """How the claim fares with these rows."""
+        return self.rule(self.text, rows)
 
 
 class Study:
     """One table or figure of the paper. A subclass says which work it needs, collects its numbers,
-    and shows them."""
+    shows them, and judges the paper's claims by them."""
 
     line: ClassVar[str]  # what it shows, in one line
     paper: ClassVar[str]  # which table or figure of the paper
@@ -52,6 +71,7 @@ class Study:
     methods: ClassVar[Sequence[str]] = ()  # what `--methods` chooses from
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
+        """The columns of a scale, where none are chosen."""
         return self.columns
 
     def cuts(self, scale: Scale) -> list[str]:
@@ -59,6 +79,7 @@ class Study:
         return []
 
     def work(self, choice: Choice) -> Sequence[Work]:
+        """All pieces of work, in the order in which they are done."""
         raise NotImplementedError
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
@@ -66,35 +87,45 @@ class Study:
         raise NotImplementedError
 
     def report(self, rows: list[Row]) -> Report:
-        """Tables and figures from the numbers alone, so that they can be made again without the
+        """Tables and figures from the numbers alone, so that they can be drawn again without the
         work."""
         raise NotImplementedError
+
+    def claims(self) -> list[Claim]:
+        """What the paper claims here, each with the rule that judges it."""
+        return []
 
     def choice(
         self, scale: str, columns: Sequence[str] = (), methods: Sequence[str] = (), **more: Any
     ) -> Choice:
         """A checked choice; what is not given is the scale's default."""
-        scales: dict[str, Scale] = {"smoke": "smoke", "small": "small", "paper": "paper"}
-        if scale not in scales:
-            raise FedmapError(f"there is no scale {scale!r}; there are: {', '.join(scales)}")
-        for what, given, allowed in (
-            ("column", columns, self.columns),
-            ("method", methods, self.methods),
-        ):
-            for name in given:
-                if name not in allowed:
-                    raise FedmapError(
-                        f"this study has no {what} {name!r}; "
-                        + (nearest(name, allowed) if allowed else "it has none")
-                    )
-        chosen = tuple(columns) or tuple(self.default_columns(scales[scale]))
-        return Choice(scales[scale], chosen, tuple(methods) or tuple(self.methods), **more)
+        known = next((name for name in SCALES if name == scale), None)
+        if known is None:
+            raise FedmapError(f"there is no scale {scale!r}; there are: {', '.join(SCALES)}")
+        require("column", columns, self.columns)
+        require("method", methods, self.methods)
+        chosen = tuple(columns) or tuple(self.default_columns(known))
+        return Choice(known, chosen, tuple(methods) or tuple(self.methods), **more)
 
 
 STUDIES: Registry[Study] = Registry("study")
 
 
+def require(what: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    """Raise an error for the first name that is not allowed."""
+    for name in names:
+        if name not in allowed:
+            hint = nearest(name, allowed) if allowed else "it has none"
+            raise FedmapError(f"this study has no {what} {name!r}; {hint}")
+
+
+def names_of(rows: list[Row], what: str) -> list[Any]:
+    """The different values of one name, in the order of the rows."""
+    return list(dict.fromkeys(r[what] for r in rows))
+
+
 def to_csv(rows: list[Row]) -> str:
+    """The rows as CSV, with the first row's names as its head."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -106,19 +137,16 @@ def from_csv(path: Path) -> list[Row]:
     """The rows that `to_csv` wrote: numbers as numbers, an empty cell as None."""
 
     def value(cell: str) -> Any:
-        try:
-            return int(cell)
-        except ValueError:
-            pass
-        try:
-            return float(cell)
-        except ValueError:
-            return cell or None
+        for number in (int, float):
+            try:
+                return number(cell)
+            except ValueError:
+                pass
+        return cell or None
 
     try:
         with open(path, newline="") as file:
-            return [
-                {name: value(cell) for name, cell in row.items()} for row in csv.DictReader(file)
-            ]
+            lines = list(csv.DictReader(file))
     except FileNotFoundError:
         raise FedmapError(f"there is no file {path}") from None
+    return [{name: value(cell) for name, cell in line.items()} for line in lines]

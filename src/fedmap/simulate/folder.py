@@ -12,62 +12,50 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import safetensors.torch
-from torch import Tensor
-
+from fedmap import values
 from fedmap.errors import FedmapError
-from fedmap.methods import Values
 from fedmap.simulate.store import StateStore
+from fedmap.values import Values
+
+Record = dict[str, Any]  # what is known of one round
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Either the old file or the whole new one is there, also after a crash."""
+def write_atomically(path: Path, content: bytes, lasting: bool = True) -> None:
+    """Either the old file or the whole new one is there, also after a crash (of the machine too,
+    where it is lasting)."""
     part = path.with_name(path.name + ".part")
     with open(part, "wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(part, path)
 
 
-def save_values(values: Values) -> bytes:
-    """Tensors and numbers as one safetensors file; the numbers go into its header."""
-    tensors = {
-        name: value.contiguous() for name, value in values.items() if isinstance(value, Tensor)
-    }
-    numbers = {
-        name: json.dumps(value) for name, value in values.items() if not isinstance(value, Tensor)
-    }
-    return safetensors.torch.save(tensors, metadata=numbers)
-
-
-def load_values(path: Path) -> Values:
-    with safetensors.safe_open(path, framework="pt") as file:
-        numbers = {name: json.loads(value) for name, value in (file.metadata() or {}).items()}
-        return {name: file.get_tensor(name) for name in file.keys()} | numbers  # noqa: SIM118
-
-
 class RunFolder:
-    """The files of one run."""
+    """The files of one run. One that is not `lasting` goes with its process, so it needs no
+    checkpoints."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lasting: bool = True) -> None:
         self.path = path
+        self.lasting = lasting
         self.checkpoint = path / "checkpoint"
-        self.states = self.checkpoint / "states.bin"
+        self.states = self.checkpoint / "states.bin" if lasting else None
         self._commit = self.checkpoint / "commit.json"
         self._rounds = path / "rounds.jsonl"
-        self._lock: IO[str] | None = None
         self._written = 0  # bytes and checksum of rounds.jsonl up to the last whole round
         self._checksum = 0
 
     @property
     def done(self) -> bool:
+        """Is the run finished?"""
         return (self.path / "done").exists()
 
     @property
     def begun(self) -> bool:
+        """Has a run been started here?"""
         return (self.path / "run.toml").exists()
 
     @contextmanager
@@ -90,27 +78,24 @@ class RunFolder:
                 shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def write(self, name: str, content: str | bytes) -> None:
+        """Write a file of the run, whole or not at all."""
         path = self.path / name
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, content.encode() if isinstance(content, str) else content)
+        write_atomically(
+            path, content.encode() if isinstance(content, str) else content, self.lasting
+        )
 
-    def commit(self, record: dict[str, Any], server: Values, store: StateStore) -> None:
+    def commit(self, record: Record, server: Values, store: StateStore) -> None:
         """Make a round final: the clients' states are in the store already; then server state,
         record, and the commit."""
         number = record["round"]
+        if not self.lasting:
+            self._append(record)
+            return
         store.sync()
-        content = save_values(server)
-        name = f"server-{number}.safetensors"
-        write_atomically(self.checkpoint / name, content)
-        line = (json.dumps(record) + "\n").encode()
-        with open(self._rounds, "r+b" if self._rounds.exists() else "w+b") as rounds:
-            rounds.truncate(self._written)
-            rounds.seek(self._written)
-            rounds.write(line)
-            rounds.flush()
-            os.fsync(rounds.fileno())
-        self._written += len(line)
-        self._checksum = zlib.crc32(line, self._checksum)
+        content = values.save(server)
+        write_atomically(self.checkpoint / f"server-{number}.safetensors", content)
+        self._append(record)
         commit = {
             "round": number,
             "server_crc": zlib.crc32(content),
@@ -120,7 +105,24 @@ class RunFolder:
         write_atomically(self._commit, json.dumps(commit).encode())
         (self.checkpoint / f"server-{number - 1}.safetensors").unlink(missing_ok=True)
 
-    def restore(self, store: StateStore) -> tuple[list[dict[str, Any]], Values | None]:
+    def _append(self, record: Record) -> None:
+        """A line more in rounds.jsonl, after the last whole round."""
+        line = (json.dumps(record) + "\n").encode()
+        with open(self._rounds, "r+b" if self._rounds.exists() else "w+b") as rounds:
+            rounds.truncate(self._written)
+            rounds.seek(self._written)
+            rounds.write(line)
+            rounds.flush()
+            if self.lasting:
+                os.fsync(rounds.fileno())
+        self._written += len(line)
+        self._checksum = zlib.crc32(line, self._checksum)
+
+    def records(self) -> list[Record]:
+        """The records of all whole rounds of a finished run."""
+        return [json.loads(line) for line in self._rounds.read_text().splitlines()]
+
+    def restore(self, store: StateStore) -> tuple[list[Record], Values | None]:
         """The records and the server state of the last whole round; the store is brought back to
         it. (No round: [], None.)"""
         if not self._commit.exists():
@@ -150,4 +152,4 @@ class RunFolder:
         }
         for client, round in last.items():
             store.check(client, round)
-        return records, load_values(server)
+        return records, values.load(server)

@@ -1,81 +1,10 @@
-"""Dictionaries of tensors and numbers in memory that several processes see, so that nothing big is
-ever pickled."""
+"""Memory that several processes see, so that nothing big is ever pickled."""
 
 import fcntl
 import mmap
 import os
 import tempfile
 import weakref
-from math import prod
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
-
-from fedmap.methods import Values
-
-ALIGNMENT = 64
-
-
-class Entry(NamedTuple):
-    """One tensor, or one number (shape None), at an offset of a run of bytes."""
-
-    name: str
-    dtype: torch.dtype
-    shape: tuple[int, ...] | None
-    offset: int
-
-
-class Layout(NamedTuple):
-    """Where each entry of a dictionary lies in a run of bytes."""
-
-    entries: tuple[Entry, ...]
-    nbytes: int
-
-    @classmethod
-    def of(cls, values: Values) -> "Layout":
-        entries, end = [], 0
-        for name, value in values.items():
-            if isinstance(value, Tensor):
-                entry = Entry(name, value.dtype, tuple(value.shape), end)
-            else:
-                entry = Entry(
-                    name, torch.int64 if isinstance(value, int) else torch.float64, None, end
-                )
-            entries.append(entry)
-            size = prod(entry.shape or ()) * entry.dtype.itemsize
-            end += -(-size // ALIGNMENT) * ALIGNMENT
-        return cls(tuple(entries), end)
-
-    def _views(self, memory: "mmap.mmap | bytearray", start: int) -> list[Tensor]:
-        return [
-            torch.frombuffer(
-                memory, dtype=e.dtype, count=prod(e.shape or ()), offset=start + e.offset
-            ).view(e.shape or ())
-            if prod(e.shape or ())
-            else torch.empty(e.shape or (), dtype=e.dtype)
-            for e in self.entries
-        ]
-
-    def write(self, values: Values, memory: "mmap.mmap | bytearray", start: int = 0) -> None:
-        for view, value in zip(self._views(memory, start), values.values(), strict=True):
-            if isinstance(value, Tensor):
-                view.copy_(value)
-            else:
-                view.fill_(value)
-
-    def read(self, memory: "mmap.mmap | bytearray", start: int = 0) -> Values:
-        """Tensors are views of the memory; numbers are plain Python numbers."""
-        views = self._views(memory, start)
-        return {
-            e.name: view.item() if e.shape is None else view
-            for e, view in zip(self.entries, views, strict=True)
-        }
-
-
-def nbytes(values: Values) -> int:
-    """What a dictionary weighs on the way: its tensors, and eight bytes for a number."""
-    return sum(v.nbytes if isinstance(v, Tensor) else 8 for v in values.values())
 
 
 class Memory:

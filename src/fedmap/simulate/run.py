@@ -1,34 +1,33 @@
-"""The round loop: select, train, aggregate, evaluate, record. Everything else of a run is called
-from here."""
+"""A run from its beginning, or from where it was stopped, to its end: rounds, records, models."""
 
 import contextlib
 import json
+import os
 import platform
+import shutil
+import tempfile
 import time
 import tomllib
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from fedmap import values
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.methods import Method, Server, Upload, Values, find_method, tensor
-from fedmap.nets import build
-from fedmap.random import generator
-from fedmap.simulate.engines.fork import Engine, InProcess, Pool
-from fedmap.simulate.folder import RunFolder
-from fedmap.simulate.memory import nbytes
-from fedmap.simulate.result import Record, Result, method_net, per_class, summary, to_file
+from fedmap.simulate.engines import ENGINES, Engine
+from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.result import Result, named_values, per_class, summary
+from fedmap.simulate.round import evaluated, play_round, record_of
 from fedmap.simulate.settings import NO_NUMBERS, Settings, read_toml, to_toml
-from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import PART, Reply, Workshop
-from fedmap.vector import Bench, Model
+from fedmap.simulate.store import FileStore, StateStore
+from fedmap.simulate.tasks import Setup, only_tensors
+from fedmap.values import Values
 
 OnRound = Callable[[Record], None]
 
@@ -46,234 +45,118 @@ def run(
 
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr,
     seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed;
-    without it nothing is written."""
-    made = Settings.of(
-        {"data": federation.dataset.name} | federation.made_by | given | {"method": method}
-    )
-    return Run(made, federation, Path(out) if out is not None else None).go(resume, on_round)
+    without it the folder goes with the result."""
+    known = {"data": federation.dataset.name} | federation.origin
+    settings = Settings.of(known | given | {"method": method})
+    return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
 
 
 class Run:
-    """One method on one federation with one seed."""
+    """One method on one federation with one seed, in a folder. Where the clients' states are kept
+    is the caller's choice: `store` is by default a file in the folder."""
 
-    def __init__(self, settings: Settings, federation: Federation, out: Path | None = None) -> None:
-        self.settings = settings.resolved(federation)
+    def __init__(
+        self,
+        settings: Settings,
+        federation: Federation,
+        out: Path | None = None,
+        store: StateStore | None = None,
+    ) -> None:
+        self.setup = Setup(settings, federation)
+        self.settings = self.setup.settings
         self.federation = federation
-        self.method: Method = find_method(settings.method)(**settings.params)
-        self.build = partial(
-            build,
-            self.settings.net or "",
-            federation.dataset.shape,
-            federation.classes,
-            settings.seed,
-        )
-        self.bench = Bench(self.build)
-        self.initial = Model(self.build())
-        self.folder = RunFolder(out) if out is not None else None
-        drawn = generator(settings.seed, "public").permutation(len(federation.test_y))[
-            : self.method.public_samples
-        ]
-        # samples of the global test set that the server half may see
-        self.public = torch.from_numpy(drawn).sort().values
+        self.out = out
+        self.store = store
 
     def go(self, resume: bool = False, on_round: OnRound = lambda record: None) -> Result:
         """Carry the run out, or on, to its end."""
-        folder = self.folder
-        if folder is None:
-            return self._rounds(on_round)
+        if self.out is None:
+            return self._go_in_a_temporary_folder(on_round)
+        folder = RunFolder(self.out)
         if folder.begun:
             self._refuse_another_run(folder)
             if folder.done:
-                return Result.read(folder.path)
+                return self._result(folder)
             if not resume:
                 raise FedmapError(
-                    f"{folder.path} holds a run that is not finished; go on with: fedmap resume "
-                    f"{folder.path}"
+                    f"{folder.path} holds a run that is not finished; "
+                    f"go on with: fedmap resume {folder.path}"
                 )
         with folder.locked():
             try:
-                folder.write("run.toml", to_toml(self._description()) + "\n")
-                self._rounds(on_round)
+                self._carry_out(folder, on_round)
             except OSError as wrong:
-                where = wrong.filename or folder.path
                 raise FedmapError(
-                    f"cannot write {where}: {wrong.strerror}; whole rounds are kept, go on with: "
-                    f"fedmap resume {folder.path}"
+                    f"cannot write {wrong.filename or folder.path}: {wrong.strerror}; "
+                    f"whole rounds are kept, go on with: fedmap resume {folder.path}"
                 ) from wrong
-        return Result.read(folder.path)
+        return self._result(folder)
 
-    def _rounds(self, on_round: OnRound) -> Result:
-        method, folder = self.method, self.folder
-        store = StateStore(
-            method.client_state(self.initial),
-            len(self.federation),
-            folder.states if folder else None,
-        )
-        records, state = folder.restore(store) if folder else ([], None)
-        state = method.start(self.initial) if state is None else state
-        with one_thread(), self._engine(store) as engine:
+    def _go_in_a_temporary_folder(self, on_round: OnRound) -> Result:
+        path = Path(tempfile.mkdtemp(prefix="fedmap-"))
+        try:
+            self._carry_out(RunFolder(path, lasting=False), on_round)
+            result = self._result(RunFolder(path))
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        weakref.finalize(result, remove_own, path, os.getpid())
+        return result
+
+    def _result(self, folder: RunFolder) -> Result:
+        return Result.read(folder.path, self.setup.method)
+
+    def _carry_out(self, folder: RunFolder, on_round: OnRound) -> None:
+        """The rounds that are left, one after the other, and what is made of the last one."""
+        folder.write("run.toml", to_toml(self._description()) + "\n")
+        setup, store = self.setup, self.store or self._new_store(folder)
+        records, state = folder.restore(store)
+        state = setup.method.start(setup.initial) if state is None else state
+        with setup.in_force(), started(setup, store) as engine:
             for round in range(len(records) + 1, self.settings.rounds + 1):
                 began = time.perf_counter()
-                down = method.download(state)
-                replies = engine.map("train", round, self.select(round), down)
-                state = method.aggregate(self._server(round), state, self._uploads(replies))
-                record = self._record(round, replies, down)
-                record |= self._global_accuracy(self._correct(engine, state))
-                record["seconds"] = time.perf_counter() - began
-                if folder:
-                    folder.commit(record, state, store)
+                played = play_round(setup, engine, round, state)
+                state = played.state
+                record = record_of(setup, played) | {"seconds": time.perf_counter() - began}
+                folder.commit(record, state, store)
                 records.append(record)
                 on_round(record)
-            final = self._finish(engine, records, state)
-        return self._result(store, records, state, final)
+            self._finish(folder, engine, records, state)
 
-    @contextlib.contextmanager
-    def _engine(self, store: StateStore) -> Iterator[Engine]:
-        workshop = Workshop(
-            self.federation, self.method, self.settings, self.settings.seed, self.bench, store
-        )
-        engine: Engine = (
-            InProcess(workshop)
-            if self.settings.workers == 1
-            else Pool(workshop, self.settings.workers)
-        )
-        try:
-            yield engine
-        finally:
-            engine.close()
+    def _new_store(self, folder: RunFolder) -> StateStore:
+        initial = self.setup.method.client_state(self.setup.initial)
+        only_tensors(initial, self.setup.method.name())
+        return FileStore(initial, len(self.federation), folder.states)
 
-    def select(self, round: int) -> list[int]:
-        """S_t: max(Q K, 1) different clients, in the order of their numbers."""
-        rng = generator(self.settings.seed, "select", round)
-        return sorted(
-            rng.choice(len(self.federation), self._clients_a_round, replace=False).tolist()
-        )
-
-    @property
-    def _clients_a_round(self) -> int:
-        return max(int(self.settings.fraction * len(self.federation) + 1e-9), 1)
-
-    def _server(self, round: int) -> Server:
-        self.bench.clear()
-        public = self.federation.dataset.normalize(self.federation.test_x[self.public])
-        rng = generator(self.settings.seed, "server", round)
-        return Server(round, len(self.federation), self.settings, self.bench.model, public, rng)
-
-    def _uploads(self, replies: list[Reply]) -> list[Upload]:
-        by_samples = self.settings.server_weights == "samples"
-        weights = [reply.numbers["samples"] if by_samples else 1.0 for reply in replies]
-        return [
-            Upload(reply.key, weight / sum(weights), reply.up)
-            for reply, weight in zip(replies, weights, strict=True)
-        ]
-
-    def _record(self, round: int, replies: list[Reply], down: Values) -> Record:
-        def mean(name: str) -> float | None:
-            values = [reply.numbers[name] for reply in replies if name in reply.numbers]
-            return sum(values) / len(values) if values else None
-
-        return {
-            "round": round,
-            "global_accuracy": None,
-            "personal_accuracy": mean("accuracy"),
-            "personal_accuracy_download": mean("accuracy_download"),
-            "train_loss": mean("loss"),
-            "seconds": 0.0,
-            "bytes_down": nbytes(down) * len(replies),
-            "bytes_up": sum(nbytes(reply.up) for reply in replies),
-            "clients": [
-                {
-                    "client": reply.key,
-                    "accuracy": reply.numbers["accuracy"],
-                    "accuracy_download": reply.numbers.get("accuracy_download"),
-                }
-                for reply in replies
-            ],
-        }
-
-    def _correct(self, engine: Engine, state: Values) -> Tensor | None:
-        """Which samples of the global test set does the global model classify rightly? None where
-        there is no global model."""
-        model = self.method.global_model(state)
-        if model is None:
-            return None
-        parts = range(-(-len(self.federation.test_y) // PART))
-        replies = engine.map("evaluate", self.settings.rounds, parts, {"model": model})
-        return torch.cat([tensor(reply.result, "correct") for reply in replies])
-
-    def _global_accuracy(self, correct: Tensor | None) -> Record:
-        """On the whole global test set and, where the server half saw some of it, on the rest."""
-        if correct is None:
-            return {"global_accuracy": None}
-        accuracy: Record = {"global_accuracy": int(correct.sum()) / len(correct)}
-        if len(self.public):
-            unseen = torch.ones(len(correct), dtype=torch.bool).index_fill(0, self.public, False)
-            rest = int(unseen.sum())
-            accuracy["global_accuracy_unseen"] = int(correct[unseen].sum()) / rest if rest else None
-        return accuracy
-
-    def _finish(self, engine: Engine, records: list[Record], state: Values) -> Record:
+    def _finish(
+        self, folder: RunFolder, engine: Engine, records: list[Record], state: Values
+    ) -> None:
         """After the last round: every client's personal model is made and tested, and all is
         written."""
-        down, clients, step = (
-            self.method.download(state),
-            range(len(self.federation)),
-            self._clients_a_round,
-        )
+        setup, after = self.setup, self.settings.rounds + 1
+        down, clients = setup.method.download(state), range(len(self.federation))
         accuracies: list[float] = []
-        # as many at a time as in a round, so that memory does not grow with the federation
-        for first in clients[::step]:
-            for reply in engine.map(
-                "personal", self.settings.rounds + 1, clients[first : first + step], down
-            ):
+        # As many at a time as in a round, so that memory does not grow with the federation.
+        for first in clients[:: setup.clients_per_round]:
+            some = clients[first : first + setup.clients_per_round]
+            for reply in engine.map("personal", after, some, down):
                 accuracies.append(reply.numbers["accuracy"])
-                if self.folder:
-                    self.folder.write(
-                        f"personal/{reply.key:05d}.safetensors", to_file(self.initial, reply.result)
-                    )
+                content = values.save(named_values(setup.initial, reply.result))
+                folder.write(f"personal/{reply.key:05d}.safetensors", content)
+        model = setup.method.global_model(state)
+        if model is not None:
+            content = values.save(named_values(setup.initial, {"model": model}))
+            folder.write("global.safetensors", content)
+        correct = evaluated(setup, engine, self.settings.rounds, state)
         final = summary(records) | {
             "personal_accuracy_all_clients": sum(accuracies) / len(accuracies),
             "global_accuracy_per_class": per_class(
-                self._correct(engine, state),
-                self.federation.test_y,
-                self.federation.dataset.classes,
+                correct, self.federation.test_y, self.federation.dataset.classes
             ),
             "personal_accuracy_per_client": accuracies,
         }
-        if self.folder:
-            model = self.method.global_model(state)
-            if model is not None:
-                self.folder.write("global.safetensors", to_file(self.initial, {"model": model}))
-            self.folder.write("final.json", json.dumps(final, indent=1) + "\n")
-            self.folder.write("done", "")
-        return final
-
-    def _result(
-        self, store: StateStore, records: list[Record], state: Values, final: Record
-    ) -> Result:
-        """The result in memory: models are made when they are asked for."""
-        model = self.method.global_model(state)
-
-        def personal_model(client: int) -> Any:
-            with one_thread():
-                workshop = Workshop(
-                    self.federation,
-                    self.method,
-                    self.settings,
-                    self.settings.seed,
-                    self.bench,
-                    store,
-                )
-                personal = workshop.do(
-                    "personal", self.settings.rounds + 1, client, self.method.download(state)
-                ).result
-            return self.method.predictor(Bench(self.build), personal)
-
-        return Result(
-            self.settings, records, final, None,
-            lambda: None if model is None else method_net(Bench(self.build), {"model": model}),
-            personal_model,
-        )  # fmt: skip
+        folder.write("final.json", json.dumps(final, indent=1) + "\n")
+        folder.write("done", "")
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
@@ -283,42 +166,48 @@ class Run:
             "classes": list(dataset.classes),
             "fingerprint": fingerprint(self.federation),
         }
-        versions = {name: version(name) for name in ("fedmap", "torch", "numpy")} | {
-            "python": platform.python_version()
-        }
+        versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
+        versions["python"] = platform.python_version()
         return self.settings.model_dump() | {"federation": about, "versions": versions}
 
     def _refuse_another_run(self, folder: RunFolder) -> None:
         path = folder.path / "run.toml"
-        theirs = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
-        for name, ours in self.settings.model_dump(exclude=NO_NUMBERS).items():
-            if ours != theirs[name]:
+        kept = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
+        for name, value in self.settings.model_dump(exclude=NO_NUMBERS).items():
+            if value != kept[name]:
                 raise FedmapError(
-                    f"{folder.path} holds another run: its {name} is {theirs[name]!r}, not "
-                    f"{ours!r}; choose another folder"
+                    f"{folder.path} holds another run: its {name} is {kept[name]!r}, "
+                    f"not {value!r}; choose another folder"
                 )
-        if tomllib.loads(path.read_text())["federation"]["fingerprint"] != fingerprint(
-            self.federation
-        ):
+        about = tomllib.loads(path.read_text())["federation"]
+        if about["fingerprint"] != fingerprint(self.federation):
             raise FedmapError(
                 f"{folder.path} holds a run on another federation: samples or clients differ; "
                 "choose another folder"
             )
 
 
+@contextlib.contextmanager
+def started(setup: Setup, store: StateStore) -> Iterator[Engine]:
+    """The engine that the settings ask for, ended at the end."""
+    name = setup.settings.engine
+    if name == "auto":
+        name = "local" if setup.settings.workers == 1 else "fork"
+    engine = ENGINES[name](setup, store)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def remove_own(path: Path, process: int) -> None:
+    """Remove a temporary folder, if it is this process that made it and not a forked child."""
+    if os.getpid() == process:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def fingerprint(federation: Federation) -> int:
     """A checksum of who holds which labels, to tell another federation by."""
     held = [federation.dataset.train_y[index] for index in (*federation.train, *federation.test)]
-    return zlib.crc32(torch.cat([*held, *federation.train, *federation.test]).numpy().tobytes())
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums must not depend on how many threads share them; small nets are faster with one thread
-    anyway."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    numbers = torch.cat([*held, *federation.train, *federation.test])
+    return zlib.crc32(numbers.numpy().tobytes())

@@ -18,7 +18,7 @@ from fedmap.federation import Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
-NO_NUMBERS = {"workers", "data_dir"}  # how a run is carried out; these change no number
+NO_NUMBERS = {"workers", "engine", "data_dir"}  # how a run is carried out; they change no number
 
 
 class Settings(Training):
@@ -40,7 +40,7 @@ class Settings(Training):
     )
     partition: str | None = Field(
         None,
-        description="one of `fedmap partitions`; natural where the data says who owns what, else incomplete",
+        description="one of `fedmap partitions`; natural where data has owners, else incomplete",
     )
     partition_params: dict[str, Any] = Field({}, description="the partition's parameters")
     clients: int | None = Field(None, ge=1, description="clients in the federation")
@@ -54,6 +54,9 @@ class Settings(Training):
     kernels: Literal["auto", "native", "torch"] = Field(
         "auto", description="small convolutions by native code or by PyTorch"
     )
+    engine: str = Field(
+        "auto", description="what runs the clients: local, fork, or auto for what the workers need"
+    )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
     @classmethod
@@ -64,8 +67,9 @@ class Settings(Training):
         defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
         rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
-        settings = checked(cls, rates | chosen, "the run")
-        method = find_method(settings.method)(**settings.params)
+        method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
+        settings = checked(cls, rates | method_class.wants | chosen, "the run")
+        method = method_class(**settings.params)
         seed = settings.seed if settings.partition_seed is None else settings.partition_seed
         known = {"params": method.params.model_dump(), "partition_seed": seed}
         return settings.model_copy(update={"method": full_name(settings.method)} | known)
@@ -96,20 +100,19 @@ class Settings(Training):
             kind=self.partition,
             **self.partition_params,
         )
-        federation.made_by |= {"samples": self.samples} if self.samples else {}
+        federation.origin |= {"samples": self.samples} if self.samples else {}
         return federation
 
     def resolved(self, federation: Federation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
-        where none was chosen, and whether there are native kernels. From here on these kernels are
-        in force in this process."""
+        where none was chosen, and whether there are native kernels."""
         known: dict[str, Any] = {
-            name: value for name, value in federation.made_by.items() if name != "data"
+            name: value for name, value in federation.origin.items() if name != "data"
         }
         known |= {
             "clients": len(federation),
             "net": self.net or federation.dataset.defaults.net,
-            "kernels": kernels.use(self.kernels),
+            "kernels": kernels.resolve(self.kernels),
         }
         return self.model_copy(update=known)
 

@@ -1,52 +1,72 @@
-"""The clients' private states, in memory or in a file. Each client has two slots: a new state goes
-to the slot that is not in use, so the state of the last whole round is never overwritten and the
-file itself is the checkpoint."""
+"""The clients' private states. `FileStore` has them in one file, or in memory, with two slots for
+each client: a new state goes to the slot that is not in use, so the state of the last whole round
+is never overwritten and the file itself is the checkpoint."""
 
 import os
 import struct
 import weakref
 import zlib
 from pathlib import Path
+from typing import Protocol
 
 from fedmap.errors import FedmapError
-from fedmap.methods import Values
-from fedmap.simulate.memory import ALIGNMENT, Layout, Memory
+from fedmap.simulate.memory import Memory
+from fedmap.values import ALIGNMENT, Layout, Values
 
-# the round that the state was made in (0: none), and a checksum of the state
+# The round that a state was made in (0: none), and a checksum of the state.
 HEADER = struct.Struct("<qI")
 
 
-class StateStore:
-    """States by client number; a client never seen has the initial state. Processes forked later
-    read the same bytes."""
+class StateStore(Protocol):
+    """Where a run keeps its clients' states. A client never seen has the initial state."""
+
+    def __getitem__(self, client: int) -> Values: ...
+
+    def put(self, client: int, round: int, state: Values) -> None:
+        """Keep the state that a client left in this round."""
+        ...
+
+    def forget_after(self, round: int) -> None:
+        """Drop states of a round that was not completed."""
+        ...
+
+    def check(self, client: int, round: int) -> None:
+        """Is the client's state the one of this round, unharmed?"""
+        ...
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        ...
+
+
+class FileStore:
+    """States in a file, or in memory without a path. Processes forked later read the same bytes."""
 
     def __init__(self, initial: Values, clients: int, path: Path | None = None) -> None:
         self.initial = initial
         self.clients = clients
         self._layout = Layout.of(initial)
         self._slot = ALIGNMENT + self._layout.nbytes
-        self._memory = Memory() if path is None else None
-        self._fd = self._memory.fd if self._memory else os.open(path, os.O_RDWR | os.O_CREAT)  # type: ignore[arg-type]
         self._path = path
-        if path is not None:
+        self._memory = None
+        if path is None:
+            self._memory = Memory()
+            self._fd = self._memory.fd
+        else:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT)
             weakref.finalize(self, os.close, self._fd)
-        # sparse: what is never written takes no room
+        # Sparse: what is never written takes no room.
         os.ftruncate(self._fd, max(2 * clients * self._slot, 1))
 
     def _headers(self, client: int) -> list[tuple[int, int]]:
-        return [
-            HEADER.unpack(os.pread(self._fd, HEADER.size, (2 * client + slot) * self._slot))
-            for slot in (0, 1)
-        ]
+        starts = [(2 * client + slot) * self._slot for slot in (0, 1)]
+        return [HEADER.unpack(os.pread(self._fd, HEADER.size, start)) for start in starts]
 
     def _packed(self, client: int, slot: int) -> bytearray:
         """A slot's state, read and not mapped: a mapped file counts as this process's memory, and
         there are thousands of clients."""
-        packed, start, end = (
-            bytearray(self._layout.nbytes),
-            (2 * client + slot) * self._slot + ALIGNMENT,
-            0,
-        )
+        packed, end = bytearray(self._layout.nbytes), 0
+        start = (2 * client + slot) * self._slot + ALIGNMENT
         while end < len(packed):
             end += os.preadv(self._fd, [memoryview(packed)[end:]], start + end)
         return packed

@@ -1,17 +1,26 @@
 """The work of one task, wherever it runs: a client's round, a part of the global test set, a
-client's final personal model."""
+client's final personal model. A task is a pure function of what it is given."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
-from fedmap.client import EVALUATION_BATCH, Client, Training, correct_answers
+from fedmap import kernels
+from fedmap.client import EVALUATION_BATCH, Client, correct_answers
+from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.methods import Method, Values, tensor
-from fedmap.simulate.store import StateStore
-from fedmap.vector import Bench
+from fedmap.methods import AnyMethod, Server, find_method
+from fedmap.nets import Net, build
+from fedmap.random import generator, seeded_torch
+from fedmap.simulate.settings import Settings
+from fedmap.values import Values
+from fedmap.vector import Model, WorkingModels
 
+TaskName = Literal["train", "evaluate", "personal"]
 PART = 4 * EVALUATION_BATCH  # samples of the global test set in one task
 
 
@@ -19,85 +28,143 @@ class Reply(NamedTuple):
     """What a task gives back. Tensors are valid until the engine's next call."""
 
     key: int  # the client, or the part of the test set
-    numbers: dict[str, float]
+    numbers: dict[str, float] = {}
     up: Values = {}
+    state: Values = {}  # what the client keeps
     result: Values = {}
 
 
-class Workshop:
-    """All that a process needs to do any task of a run."""
+class Setup:
+    """One method on one federation with one seed: what any process needs for any task of a run,
+    and for the server half of a round."""
 
     def __init__(
-        self,
-        federation: Federation,
-        method: Method,
-        training: Training,
-        seed: int,
-        bench: Bench,
-        store: StateStore,
+        self, settings: Settings, federation: Federation, method: AnyMethod | None = None
     ) -> None:
+        self.settings = settings.resolved(federation)
         self.federation = federation
-        self.method = method
-        self.training = training
-        self.seed = seed
-        self.bench = bench
-        self.store = store
+        self.method = method or find_method(settings.method)(**settings.params)
+        self.models = WorkingModels(self.build)
+        self._check()
 
-    def do(self, task: str, round: int, key: int, down: Values) -> Reply:
-        """A task by name: train, evaluate or personal."""
-        self.bench.clear()
-        tasks: dict[str, Callable[[int, int, Values], Reply]] = {
-            "train": self.train,
-            "evaluate": self.evaluate,
-            "personal": self.personal,
-        }
-        # whatever the caller's mode: a model may be asked for under no_grad
-        with torch.enable_grad():
-            return tasks[task](round, key, down)
-
-    def _client(self, number: int, round: int) -> Client:
-        return Client(self.federation, number, round, self.training, self.seed, self.bench)
-
-    def train(self, round: int, number: int, down: Values) -> Reply:
-        """One client's round, with its accuracy before and after. The state that it leaves goes
-        from here into the store, whichever process this is: it counts once the round is committed.
-        """
-        client, state = self._client(number, round), self.store[number]
-        numbers: dict[str, float] = {"samples": client.samples}
-        before = self.method.downloaded(down, state)
-        if before is not None:
-            numbers["accuracy_download"] = client.accuracy(
-                self.method.predictor(self.bench, before)
+    def _check(self) -> None:
+        """Refuse what the method cannot do with this federation."""
+        method, name = self.method, self.method.name()
+        if method.uniform_weights_only and self.settings.server_weights != "uniform":
+            raise FedmapError(
+                f"method {name}: server_weights is {self.settings.server_weights!r}; what its "
+                "server keeps of all clients is a plain mean, so only 'uniform' is allowed"
             )
-        local = self.method.local_round(client, down, state)
-        numbers["loss"] = client.mean_loss
-        numbers["accuracy"] = client.accuracy(self.method.predictor(self.bench, local.personal))
-        self.store.put(number, round, local.state)
-        return Reply(number, numbers, up=local.up)
+        if method.public_samples and not self.federation.server_has_test:
+            raise FedmapError(
+                f"method {name} needs {method.public_samples} public samples at the server, but "
+                f"dataset {self.federation.dataset.name} has no test set of its own: the global "
+                "test set is the clients' own test samples, which never leave them"
+            )
 
-    def evaluate(self, round: int, part: int, down: Values) -> Reply:
-        """Which samples of one part of the global test set does the model classify rightly?"""
-        here = slice(part * PART, (part + 1) * PART)
-        x, y = (
-            self.federation.dataset.normalize(self.federation.test_x[here]),
-            self.federation.test_y[here],
-        )
-        return Reply(
-            part,
-            {},
-            result={"correct": correct_answers(self.bench.model(tensor(down, "model")), x, y)},
+    @cached_property
+    def build(self) -> Callable[[], Net]:
+        """Makes the net with its initial weights."""
+        shape, classes = self.federation.dataset.shape, self.federation.classes
+        return partial(build, self.settings.net or "", shape, classes, self.settings.seed)
+
+    @cached_property
+    def initial(self) -> Model:
+        """The model that everybody starts from."""
+        return Model(self.build())
+
+    @cached_property
+    def public(self) -> Tensor:
+        """The numbers of the global test samples that the server half may see."""
+        drawn = generator(self.settings.seed, "public").permutation(len(self.federation.test_y))
+        return torch.from_numpy(drawn[: self.method.public_samples]).sort().values
+
+    @property
+    def clients_per_round(self) -> int:
+        """max(int(Q K), 1)."""
+        return max(int(self.settings.fraction * len(self.federation) + 1e-9), 1)
+
+    def client(self, number: int, round: int) -> Client:
+        """A client with its own data, in one round."""
+        chance = self.clients_per_round / len(self.federation)
+        return Client(
+            self.federation.client(number),
+            round,
+            self.settings,
+            self.settings.seed,
+            self.models,
+            expected_participations=chance * self.settings.rounds,
         )
 
-    def personal(self, round: int, number: int, down: Values) -> Reply:
-        """The personal model that a client ends with: the one it keeps, or what a round from the
-        final download gives."""
-        client, state = self._client(number, round), self.store[number]
-        personal = (
-            self.method.kept_personal(state)
-            or self.method.local_round(client, down, state).personal
-        )
-        return Reply(
-            number,
-            {"accuracy": client.accuracy(self.method.predictor(self.bench, personal))},
-            result=personal,
-        )
+    def server(self, round: int) -> Server:
+        """What the server half sees in one round."""
+        self.models.release()
+        public = self.federation.dataset.normalize(self.federation.test_x[self.public])
+        rng = generator(self.settings.seed, "server", round)
+        clients = len(self.federation)
+        return Server(round, clients, self.settings, self.models.model, public, rng)
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """What a process must be like to do tasks. One thread, because sums must not depend on how
+        many share them (and small nets are faster with one); and the run's kernels."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with kernels.in_force(self.settings.kernels):
+                yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+def do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: Values) -> Reply:
+    """A task by name. `state` is what the client has kept so far."""
+    setup.models.release()
+    # Whatever the caller's mode: a model may be asked for under no_grad.
+    with torch.enable_grad():
+        if task == "evaluate":
+            return evaluate(setup, key, down)
+        # Layers such as dropout draw from torch's global generator.
+        with seeded_torch(setup.settings.seed, "layers", round, key):
+            return (train if task == "train" else personal)(setup, round, key, down, state)
+
+
+def train(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:
+    """One client's round, with its accuracy before and after."""
+    method, client = setup.method, setup.client(number, round)
+    numbers: dict[str, float] = {"samples": client.samples}
+    before = method.downloaded(down, state)
+    if before is not None:
+        numbers["accuracy_download"] = client.accuracy(method.predictor(setup.models, before))
+    local = method.local_round(client, down, state)
+    only_tensors(local.up | local.state, method.name())
+    numbers["loss"] = client.mean_loss
+    numbers["accuracy"] = client.accuracy(method.predictor(setup.models, local.personal))
+    return Reply(number, numbers, up=local.up, state=local.state)
+
+
+def only_tensors(values: Values, name: str) -> None:
+    """Refuse anything else that a method gives out; plain numbers are tensors too."""
+    for entry, value in values.items():
+        if not isinstance(value, Tensor):
+            raise FedmapError(
+                f"method {name}: {entry!r} is a {type(value).__name__}; only tensors are allowed "
+                "(fedmap.values.number makes one of a number)"
+            )
+
+
+def evaluate(setup: Setup, part: int, down: Values) -> Reply:
+    """Which samples of one part of the global test set does the model classify correctly?"""
+    federation, here = setup.federation, slice(part * PART, (part + 1) * PART)
+    x, y = federation.dataset.normalize(federation.test_x[here]), federation.test_y[here]
+    correct = correct_answers(setup.models.model(down["model"]), x, y)
+    return Reply(part, result={"correct": correct})
+
+
+def personal(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:
+    """The personal model that a client ends with: the one it keeps, or what a round from the final
+    download gives."""
+    method, client = setup.method, setup.client(number, round)
+    model = method.kept_personal(state) or method.local_round(client, down, state).personal
+    accuracy = client.accuracy(method.predictor(setup.models, model))
+    return Reply(number, {"accuracy": accuracy}, result=model)

@@ -1,1 +1,1 @@
-"""File formats: each reader refuses what does not keep its promise."""
+"""File formats. Each reader gives data or one FedmapError, whatever the bytes are."""

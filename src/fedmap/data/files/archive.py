@@ -10,8 +10,7 @@ from typing import BinaryIO, cast
 
 from fedmap.errors import FedmapError
 
-# what tarfile may want at once; a hostile header would make it fill the memory
-LONGEST_READ = 1 << 24
+LONGEST_READ = 1 << 24  # a hostile header would make tarfile read until the memory is full
 MOST_FILES = 1_000_000
 
 
@@ -23,6 +22,7 @@ class _Bounded:
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, size: int = -1) -> bytes:
+        """The next bytes, if they are not too many."""
         if not 0 <= size <= LONGEST_READ:
             raise tarfile.TarError(f"a header asks for {size:,} bytes")
         return self._file.read(size)
@@ -35,25 +35,17 @@ def unpack(archive: Path, target: Path, cap: int) -> None:
             gzip.open(archive) as raw,
             tarfile.open(fileobj=cast(BinaryIO, _Bounded(cast(BinaryIO, raw))), mode="r:") as tar,
         ):
-            left, files = cap, 0
+            size, files = 0, 0
             while (member := tar.next()) is not None:
                 tar.members = []  # type: ignore[attr-defined]  # it would keep them all
                 path = _inside(target, member, archive)
-                left, files = left - member.size, files + 1
-                if left < 0 or files > MOST_FILES:
+                size, files = size + member.size, files + 1
+                if size > cap or files > MOST_FILES:
                     raise FedmapError(
                         f"{archive}: unpacks to more than {cap:,} bytes or {MOST_FILES:,} files; "
                         "nothing of it is kept"
                     )
-                if member.isdir():
-                    path.mkdir(parents=True, exist_ok=True)
-                    continue
-                path.parent.mkdir(parents=True, exist_ok=True)
-                content = tar.extractfile(member)
-                with path.open("xb") as file:
-                    shutil.copyfileobj(cast(BinaryIO, content), file, 1 << 20)
-                if path.stat().st_size != member.size:
-                    raise tarfile.TarError(f"{member.name} is cut off")
+                _extract(tar, member, path)
             if raw.read(1 << 20).strip(b"\0"):  # also makes gzip check its sum
                 raise tarfile.TarError("the archive is damaged")
     except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
@@ -62,23 +54,29 @@ def unpack(archive: Path, target: Path, cap: int) -> None:
         ) from error
 
 
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = cast(BinaryIO, tar.extractfile(member))
+    with path.open("xb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+    if path.stat().st_size != member.size:
+        raise tarfile.TarError(f"{member.name} is cut off")
+
+
 def _inside(target: Path, member: tarfile.TarInfo, archive: Path) -> Path:
     """The path of a member below the target, if it is a plain file or folder with a plain name."""
     name = PurePosixPath(member.name)
     if not (member.isreg() or member.isdir()) or member.issparse():
         raise FedmapError(
-            f"{archive}: {member.name!r} is a link or a special file; nothing of the archive is "
-            "kept"
+            f"{archive}: {member.name!r} is a link or a special file; "
+            "nothing of the archive is kept"
         )
-    if (
-        name.is_absolute()
-        or ".." in name.parts
-        or "\\" in member.name
-        or ":" in member.name
-        or "\0" in member.name
-    ):
+    if name.is_absolute() or ".." in name.parts or set(member.name) & set("\\:\0"):
         raise FedmapError(
-            f"{archive}: {member.name!r} would lie outside the folder; nothing of the archive is "
-            "kept"
+            f"{archive}: {member.name!r} would lie outside the folder; "
+            "nothing of the archive is kept"
         )
     return target / name

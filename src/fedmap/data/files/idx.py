@@ -1,5 +1,5 @@
-"""Reader and writer of idx files (MNIST's format), plain or gzip. A file that does not keep its
-header's promise is refused."""
+"""Reader and writer of idx files (MNIST's format), plain or gzip. A file whose content does not
+fit its header is refused."""
 
 import gzip
 import math
@@ -14,8 +14,7 @@ import numpy.typing as npt
 from fedmap.errors import FedmapError
 
 CAP = 1 << 29  # 512 MiB; the largest official file has 47 MB
-# deflate cannot shrink further than 1032 to 1, so a small file cannot hold a large promise
-GZIP_RATIO = 1040
+GZIP_RATIO = 1040  # gzip shrinks at most 1032 to 1, so a small file cannot hold a large array
 CHUNK = 1 << 20
 UBYTE = 8
 
@@ -27,9 +26,8 @@ def read(path: Path, dims: int) -> npt.NDArray[np.uint8]:
             zipped = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             room = path.stat().st_size * (GZIP_RATIO if zipped else 1)
-            return _parse(
-                cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw, path, dims, room
-            )
+            file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if zipped else raw
+            return _parse(file, path, dims, room)
     except EOFError as error:
         raise FedmapError(f"{path}: the gzip file is cut off; get it again") from error
     except (OSError, zlib.error) as error:
@@ -68,12 +66,9 @@ def _parse(file: BinaryIO, path: Path, dims: int, room: int) -> npt.NDArray[np.u
 
 
 def encode(array: npt.NDArray[np.uint8]) -> bytes:
-    """The content of an idx file, byte by byte what `read` accepts."""
-    return (
-        bytes((0, 0, UBYTE, array.ndim))
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.tobytes()
-    )
+    """The content of an idx file as `read` accepts it."""
+    magic = bytes((0, 0, UBYTE, array.ndim))
+    return magic + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
 def write_gz(path: Path, array: npt.NDArray[np.uint8]) -> None:

@@ -1,5 +1,5 @@
-"""One image file to pixels. Only formats that are decoded and never run, only as many pixels as
-make sense."""
+"""One image file to pixels: only in formats that are data and no programs, and only if it is not
+too large."""
 
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,16 @@ def read(path: Path, exactly: Size | None = None) -> Image.Image:
             width, height = image.size
             if exactly is not None and (height, width) != exactly:
                 raise FedmapError(
-                    f"{path}: an image of {width} x {height} pixels; it must have {exactly[1]} x "
-                    f"{exactly[0]}"
+                    f"{path}: an image of {width} x {height} pixels; "
+                    f"it must have {exactly[1]} x {exactly[0]}"
                 )
             if width * height > MAX_PIXELS:
                 raise FedmapError(
-                    f"{path}: an image of {width} x {height} pixels; at most {MAX_PIXELS:,} pixels "
-                    "are allowed"
+                    f"{path}: an image of {width} x {height} pixels; "
+                    f"at most {MAX_PIXELS:,} pixels are allowed"
                 )
             image.load()
-            # cameras store turned pictures lying, with a note
-            return ImageOps.exif_transpose(image)
+            return ImageOps.exif_transpose(image)  # cameras only note how a picture is to be turned
     except FedmapError:
         raise
     except Exception as error:  # a damaged image can raise anything
@@ -45,8 +44,8 @@ def read(path: Path, exactly: Size | None = None) -> Image.Image:
 def pixels(
     image: Image.Image, size: Size | None = None, name: object = "image"
 ) -> npt.NDArray[np.uint8]:
-    """(channels, height, width), one channel for a gray image and three for any other; transparency
-    is dropped."""
+    """An array (channels, height, width), with one channel for a gray image and three for any
+    other; transparency is dropped. `name` is for the error message."""
     if image.mode.startswith(("I", "F")):
         image = _eight_bits(image, name)
     image = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
@@ -57,11 +56,12 @@ def pixels(
 
 
 def _eight_bits(image: Image.Image, name: object) -> Image.Image:
-    """Gray of 16 bits, as scanners write it; Pillow itself would cut everything above 255."""
+    """The same image for a gray one of 16 bits, as scanners write it; Pillow itself would cut
+    everything above 255."""
     values: npt.NDArray[Any] = np.asarray(image)
     if values.dtype.kind not in "iu" or values.min() < 0 or values.max() > 65535:
         raise FedmapError(
-            f"{name}: pixels of mode {image.mode} outside 0..65535; save it with 8 or 16 bits a "
-            "channel"
+            f"{name}: pixels of mode {image.mode} outside 0..65535; "
+            "save it with 8 or 16 bits per channel"
         )
     return Image.fromarray(((values.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8))

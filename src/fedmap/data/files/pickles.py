@@ -6,7 +6,7 @@ import math
 import pickle
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ CAP = 1 << 28  # 256 MiB; the largest official file has 155 MB
 
 
 class _DType:
-    """Stands for numpy.dtype: remembers the type's code, whatever state follows."""
+    """Stands for numpy.dtype: keeps the type's code and byte order."""
 
     def __init__(self, code: str, *_: object) -> None:
         if not re.fullmatch(r"[|<>=]?[biuf][1248]", code):
@@ -29,30 +29,25 @@ class _DType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The type as numpy has it."""
         return np.dtype(self.order + self.code.lstrip("|<>="))
 
 
 class _Array:
-    """Stands for numpy.ndarray: takes its bytes only if they are exactly as many as the shape
-    promises."""
+    """Stands for numpy.ndarray: takes bytes only if they are exactly as many as the shape needs."""
 
     def __init__(self, *_: object) -> None:
-        # the arguments do not matter: the state that follows says all
-        self.array: npt.NDArray[Any] = np.empty(0)
+        self.array: npt.NDArray[Any] = np.empty(0)  # all content is in the state that follows
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, data = state
-        # Python 2 wrote bytes as text
-        raw = data.encode("latin1") if isinstance(data, str) else data
-        if (
-            not isinstance(raw, bytes)
-            or not isinstance(kind, _DType)
-            or math.prod(shape) * kind.dtype.itemsize != len(raw)
-        ):
+        raw = data.encode("latin1") if isinstance(data, str) else data  # Python 2 wrote text
+        if not isinstance(raw, bytes) or not isinstance(kind, _DType):
+            raise pickle.UnpicklingError("an array without bytes or without a type")
+        if math.prod(shape) * kind.dtype.itemsize != len(raw):
             raise pickle.UnpicklingError(f"an array of shape {shape} does not fit its bytes")
-        self.array = (
-            np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if fortran else "C").copy()
-        )
+        order: Literal["F", "C"] = "F" if fortran else "C"
+        self.array = np.frombuffer(raw, kind.dtype).reshape(shape, order=order).copy()
 
 
 _ALLOWED = {
@@ -63,10 +58,12 @@ _ALLOWED = {
 }
 
 
-# The implementation in Python, because the one in C fills memory up to any index that a file names
-# for its memo.
 class _Unpickler(pickle._Unpickler):
+    """The implementation in Python, because the one in C fills memory up to any index that a file
+    names for its memo."""
+
     def find_class(self, module: str, name: str) -> Any:
+        """One of the allowed stand-ins."""
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(
                 f"it asks for {module}.{name}; only arrays and plain containers are allowed"

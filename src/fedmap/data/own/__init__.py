@@ -1,1 +1,1 @@
-"""Data of the user's own: arrays, folders of images, files."""
+"""Readers of the user's own data: arrays, tables, folders of images, files."""

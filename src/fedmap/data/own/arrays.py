@@ -1,5 +1,5 @@
-"""The user's own arrays, one pair of samples and labels for each client, to one Dataset. The
-readers of files end here too."""
+"""The user's own arrays, one pair of samples and labels for each client, to one Dataset. Other
+readers use it for the arrays that they read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -55,22 +55,19 @@ def combine(
     test: str | None,
     *,
     name: str,
-    classes: Sequence[str] | None,
     size: tuple[int, int],
+    classes: Sequence[str] | None = None,
 ) -> Dataset:
-    """One Dataset from pairs of samples and labels, each from one client but for that of the name
-    `test`."""
-    clients = [whose for whose in pairs if whose != test]
+    """One Dataset from pairs of samples and labels, one for each client; the pair named `test`, if
+    any, is the test set."""
+    clients = [client for client in pairs if client != test]
     if not clients:
         raise FedmapError(f"dataset {name}: there is no client")
-    samples = _alike({whose: _samples(x, whose) for whose, (x, _) in pairs.items()}, size)
-    labels, names = _numbered(
-        {whose: _labels(y, whose, len(samples[whose])) for whose, (_, y) in pairs.items()}, classes
-    )
-    train_x, train_y = (
-        torch.cat([samples[whose] for whose in clients]),
-        torch.cat([labels[whose] for whose in clients]),
-    )
+    samples = _alike({client: _samples(x, client) for client, (x, _) in pairs.items()}, size)
+    checked = {client: _labels(y, client, len(samples[client])) for client, (_, y) in pairs.items()}
+    labels, names = _numbered(checked, classes)
+    train_x = torch.cat([samples[client] for client in clients])
+    train_y = torch.cat([labels[client] for client in clients])
     channels = train_x.shape[1] if train_x.dtype == torch.uint8 else 0
     return Dataset(
         name=name,
@@ -81,26 +78,26 @@ def combine(
         classes=names,
         mean=(0.5,) * channels,
         std=(0.5,) * channels,
-        owner=torch.repeat_interleave(torch.tensor([len(labels[whose]) for whose in clients])),
+        owner=torch.repeat_interleave(torch.tensor([len(labels[client]) for client in clients])),
         defaults=replace(IMAGES if train_x.dim() == 4 else VECTORS, clients=len(clients)),
         client_names=tuple(clients),
     )
 
 
-def _samples(x: npt.ArrayLike, whose: str) -> Tensor:
+def _samples(x: npt.ArrayLike, client: str) -> Tensor:
     """uint8 images (n, channels, h, w), or float32 images or vectors (n, d)."""
     try:
         array = np.asarray(x)
     except ValueError as error:
-        raise FedmapError(f"{whose}: the samples differ in shape ({error})") from error
+        raise FedmapError(f"{client}: the samples differ in shape ({error})") from error
     if array.ndim and not len(array):
-        raise FedmapError(f"{whose}: there is no sample")
+        raise FedmapError(f"{client}: there is no sample")
     if array.dtype.kind not in "biuf":
-        raise FedmapError(f"{whose}: samples of type {array.dtype}; numbers are allowed")
+        raise FedmapError(f"{client}: samples of type {array.dtype}; numbers are allowed")
     if array.ndim not in (2, 3, 4) or 0 in array.shape[1:]:
         raise FedmapError(
-            f"{whose}: samples of shape {array.shape}; images (n, channels, h, w) or (n, h, w), or "
-            "vectors (n, d), are allowed"
+            f"{client}: samples of shape {array.shape}; "
+            "images (n, channels, h, w) or (n, h, w), or vectors (n, d), are allowed"
         )
     if array.dtype != np.uint8 or array.ndim == 2:
         with np.errstate(over="ignore"):
@@ -108,8 +105,8 @@ def _samples(x: npt.ArrayLike, whose: str) -> Tensor:
         finite = np.isfinite(array).reshape(len(array), -1).all(1)
         if not finite.all():
             raise FedmapError(
-                f"{whose}: sample {int(finite.argmin())} has a value that is not finite (NaN or "
-                "too large)"
+                f"{client}: sample {int(finite.argmin())} has a value that is not finite "
+                "(NaN or too large)"
             )
     if array.ndim == 3:
         array = array[:, None]
@@ -119,40 +116,34 @@ def _samples(x: npt.ArrayLike, whose: str) -> Tensor:
 
 
 def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tensor]:
-    """The same kind, channels and size for all clients, where that can be had without loss of
-    meaning."""
+    """Images with the same channels and size for all clients. Samples of different kinds are
+    refused."""
     first, reference = next(iter(samples.items()))
-    for whose, x in samples.items():
-        if (
-            x.dim() != reference.dim()
-            or x.dtype != reference.dtype
-            or (x.dim() == 2 and x.shape[1] != reference.shape[1])
-        ):
+    for client, x in samples.items():
+        if _kind(x) != _kind(reference):
             raise FedmapError(
-                f"{whose}: samples are {_kind(x)} but those of {first} are {_kind(reference)}; all "
-                "clients need the same features"
+                f"{client}: samples are {_kind(x)} but those of {first} are {_kind(reference)}; "
+                "all clients need the same features"
             )
     if reference.dim() == 2:
         return samples
     channels = {x.shape[1] for x in samples.values()}
     if channels == {1, 3}:
-        samples = {whose: x.expand(-1, 3, -1, -1) for whose, x in samples.items()}
+        samples = {client: x.expand(-1, 3, -1, -1) for client, x in samples.items()}
     elif len(channels) > 1:
         raise FedmapError(
-            f"images have {sorted(channels)} channels; all must have the same number, or be gray "
-            "and color"
+            f"images have {sorted(channels)} channels; "
+            "all must have the same number, or be gray and color"
         )
     if len({x.shape[2:] for x in samples.values()}) > 1:
-        samples = {whose: _resize(x, size) for whose, x in samples.items()}
+        samples = {client: _resize(x, size) for client, x in samples.items()}
     return samples
 
 
 def _kind(x: Tensor) -> str:
-    return (
-        f"vectors of {x.shape[1]} values"
-        if x.dim() == 2
-        else f"{str(x.dtype).removeprefix('torch.')} images"
-    )
+    if x.dim() == 2:
+        return f"vectors of {x.shape[1]} values"
+    return f"{str(x.dtype).removeprefix('torch.')} images"
 
 
 def _resize(x: Tensor, size: tuple[int, int]) -> Tensor:
@@ -160,21 +151,17 @@ def _resize(x: Tensor, size: tuple[int, int]) -> Tensor:
     return scaled.round_().clamp_(0, 255).to(torch.uint8) if x.dtype == torch.uint8 else scaled
 
 
-def _labels(y: npt.ArrayLike, whose: str, n: int) -> npt.NDArray[Any]:
+def _labels(y: npt.ArrayLike, client: str, n: int) -> npt.NDArray[Any]:
     """Whole numbers (int64) or text (str), one for each sample."""
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.shape != (n,):
         raise FedmapError(
-            f"{whose}: {n} samples but labels of shape {array.shape}; one label for each sample is "
-            "needed"
+            f"{client}: {n} samples but labels of shape {array.shape}; "
+            "one label for each sample is needed"
         )
-    if (
-        array.dtype.kind == "f"
-        and (np.abs(array) < 2**53).all()
-        and (array == np.rint(array)).all()
-    ):
+    if array.dtype.kind == "f" and _whole(array):
         array = array.astype(np.int64)
     if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.tolist()):
         array = array.astype(str)
@@ -182,41 +169,43 @@ def _labels(y: npt.ArrayLike, whose: str, n: int) -> npt.NDArray[Any]:
         return array.astype(np.int64)
     if array.dtype.kind != "U":
         raise FedmapError(
-            f"{whose}: labels of type {array.dtype}, such as {array.tolist()[0]!r}; whole numbers "
-            "or text are allowed, none missing"
+            f"{client}: labels of type {array.dtype}, such as {array.tolist()[0]!r}; "
+            "whole numbers or text are allowed, none missing"
         )
     return array
+
+
+def _whole(numbers: npt.NDArray[Any]) -> bool:
+    """Are these floats whole numbers that a float holds exactly?"""
+    return bool((np.abs(numbers) < 2**53).all() and (numbers == np.rint(numbers)).all())
 
 
 def _numbered(
     labels: dict[str, npt.NDArray[Any]], classes: Sequence[str] | None
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Labels as 0..C-1, and the names of the classes."""
-    text = {whose for whose, y in labels.items() if y.dtype.kind == "U"}
+    text = {client for client, y in labels.items() if y.dtype.kind == "U"}
     if text and len(text) < len(labels):
-        number = next(whose for whose in labels if whose not in text)
+        number = next(client for client in labels if client not in text)
         raise FedmapError(
-            f"{number}: labels are numbers but those of {min(text)} are text; all clients need the "
-            "same kind"
+            f"{number}: labels are numbers but those of {min(text)} are text; "
+            "all clients need the same kind"
         )
     if classes is None:
-        values: Sequence[Any] = sorted(
-            {label for y in labels.values() for label in np.unique(y).tolist()},
-            key=natural if text else None,
-        )
+        found = {label for y in labels.values() for label in np.unique(y).tolist()}
+        values: Sequence[Any] = sorted(found, key=natural if text else None)
     else:
         values = classes if text else range(len(classes))
     number_of = {value: number for number, value in enumerate(values)}
     numbered = {}
-    for whose, y in labels.items():
+    for client, y in labels.items():
         unique, inverse = np.unique(y, return_inverse=True)
         unknown = [label for label in unique.tolist() if label not in number_of]
         if unknown:
             allowed = ", ".join(map(str, values)) if text else f"0..{len(values) - 1}"
             raise FedmapError(
-                f"{whose}: label {unknown[0]!r} is none of the classes; {allowed} are allowed"
+                f"{client}: label {unknown[0]!r} is none of the classes; {allowed} are allowed"
             )
-        numbered[whose] = torch.tensor([number_of[label] for label in unique.tolist()])[
-            torch.from_numpy(inverse)
-        ]
+        numbers = torch.tensor([number_of[label] for label in unique.tolist()])
+        numbered[client] = numbers[torch.from_numpy(inverse)]
     return numbered, tuple(classes if classes is not None else map(str, values))

@@ -18,29 +18,26 @@ from fedmap.data.own.arrays import IMAGES, TEST, natural
 from fedmap.data.registry import register_format
 from fedmap.errors import FedmapError
 
-# what file managers leave behind, as they do hidden files
-LITTER = ("thumbs.db", "desktop.ini", "__macosx")
+LITTER = ("thumbs.db", "desktop.ini", "__macosx")  # what file managers leave behind
 Tree = dict[str, dict[str, list[Path]]]  # client -> class -> files
 
 
-@register_format("folder", "one folder a client, one sub-folder a class, image files in it")
+@register_format(
+    "folder", "one folder for each client, in it one folder for each class with image files"
+)
 def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
     """Read a tree of images, scaled to `size` (height, width). If any image is in color, all are;
     decoded pixels are cached."""
     tree = _tree(path)
-    classes = sorted({name for by_class in tree.values() for name in by_class}, key=natural)
-    counts = np.array(
-        [[len(by_class.get(name, ())) for name in classes] for by_class in tree.values()]
-    )
     clients = [name for name in tree if name != TEST]
+    classes = sorted({name for by_class in tree.values() for name in by_class}, key=natural)
+    # for each client, and the test set, the files of each class
+    rows = [[by_class.get(name, []) for name in classes] for by_class in tree.values()]
+    counts = np.array([[len(of_class) for of_class in row] for row in rows])
     _check(path, tree, clients, classes, counts)
-    files = [
-        file for by_class in tree.values() for name in classes for file in by_class.get(name, ())
-    ]
+    files = [file for row in rows for of_class in row for file in of_class]
     x = torch.from_numpy(cached("folder", files, lambda: _decode(files, size), size)["x"])
-    y = torch.from_numpy(
-        np.concatenate([np.repeat(np.arange(len(classes)), row) for row in counts])
-    )
+    y = torch.from_numpy(np.repeat(np.tile(np.arange(len(classes)), len(rows)), counts.ravel()))
     sizes = counts[: len(clients)].sum(1)
     train = int(sizes.sum())  # the test set, if there is one, comes last
     return Dataset(
@@ -60,26 +57,21 @@ def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
 
 def _tree(path: Path) -> Tree:
     """All image files by client and class in the natural order of names, the test set last."""
-    top = _folders(path, "client")
-    order = [client for client in top if client.name != TEST] + [
-        client for client in top if client.name == TEST
-    ]
+    clients = sorted(_folders(path, "client"), key=lambda client: client.name == TEST)
     return {
         client.name: {label.name: _files(label) for label in _folders(client, "class")}
-        for client in order
+        for client in clients
     }
 
 
 def _entries(path: Path) -> list[Path]:
+    """What is in a folder, in natural order, without hidden files and litter."""
     try:
-        found = [
-            entry
-            for entry in path.iterdir()
-            if not entry.name.startswith(".") and entry.name.lower() not in LITTER
-        ]
+        entries = sorted(path.iterdir(), key=lambda entry: natural(entry.name))
     except OSError as error:
         raise FedmapError(f"{path}: this folder cannot be read ({error.strerror})") from error
-    return sorted(found, key=lambda entry: natural(entry.name))
+    names = ((entry, entry.name.lower()) for entry in entries)
+    return [entry for entry, name in names if name[0] != "." and name not in LITTER]
 
 
 def _folders(path: Path, what: str) -> list[Path]:
@@ -88,13 +80,14 @@ def _folders(path: Path, what: str) -> list[Path]:
     for entry in entries:
         if entry.suffix.lower() in images.SUFFIXES and not entry.is_dir():
             raise FedmapError(
-                f"{entry}: an image where a folder for each {what} should be; images lie in "
-                "client/class/"
+                f"{entry}: an image where a folder for each {what} should be; "
+                "images lie in client/class/"
             )
     return [entry for entry in entries if entry.is_dir()]
 
 
 def _files(path: Path) -> list[Path]:
+    """The images of one class; anything else beside them is refused."""
     entries = _entries(path)
     for entry in entries:
         if entry.suffix.lower() not in images.SUFFIXES or entry.is_dir():
@@ -110,20 +103,20 @@ def _check(
 ) -> None:
     if not clients:
         raise FedmapError(
-            f"{path}: there is no client's folder here; it should hold one folder a client, in it "
-            "one folder a class"
+            f"{path}: there is no client's folder here; it should hold one folder for each "
+            "client, in it one folder for each class"
         )
     for client, row in zip(tree, counts, strict=True):
         if not row.sum():
             raise FedmapError(
-                f"{path / client}: there is no image in this folder; it should hold one folder a "
-                "class with images"
+                f"{path / client}: there is no image in this folder; "
+                "it should hold one folder with images for each class"
             )
     for name, column in zip(classes, counts[: len(clients)].T, strict=True):
         if not column.sum():
             raise FedmapError(
-                f"{path}: no client has an image of class {name}; remove the folders of this name "
-                "or fill one"
+                f"{path}: no client has an image of class {name}; "
+                "remove the folders of this name or fill one"
             )
 
 

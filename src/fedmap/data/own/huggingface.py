@@ -30,25 +30,24 @@ def from_huggingface(
     name: str = "huggingface",
 ) -> Dataset:
     """A Dataset with an owner for each sample, from one table with a column `client`, or from one
-    table a client.
+    table for each client.
 
     `x` is a column of images, arrays or lists of numbers, or several columns of numbers; `y` is the
     column of labels, whose class names are kept if the table knows them. Images of different sizes
     are scaled to `size`.
     """
-    if client is None:
-        if not isinstance(data, Mapping):
-            raise FedmapError(
-                f"dataset {name}: name the column of clients (client=...), or give a dictionary "
-                "with one table a client"
-            )
-        clients = {
-            str(whose): _pair(table, x, y, size, str(whose)) for whose, table in data.items()
-        }
-        first: Any = next(iter(data.values()), None)
-    else:
-        first = data
+    if client is not None:
+        first: Any = data
         clients = _grouped(_pair(first, x, y, size, name), _column(first, client, name))
+    elif isinstance(data, Mapping):
+        first = next(iter(data.values()), None)
+        tables = {str(key): table for key, table in data.items()}
+        clients = {key: _pair(table, x, y, size, key) for key, table in tables.items()}
+    else:
+        raise FedmapError(
+            f"dataset {name}: name the column of clients (client=...), "
+            "or give a dictionary with one table for each client"
+        )
     held_out = _pair(test, x, y, size, "test") if test is not None else None
     return from_clients(clients, held_out, name=name, classes=_class_names(first, y), size=size)
 
@@ -59,64 +58,59 @@ def _grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
     names = np.array([str(owner) for owner in owners])
     if not len(samples) == len(labels) == len(names):
         raise FedmapError(
-            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, {len(names)} "
-            "clients"
+            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, "
+            f"{len(names)} clients"
         )
     return {
-        whose: (samples[names == whose], labels[names == whose])
-        for whose in sorted(set(names.tolist()), key=natural)
+        client: (samples[names == client], labels[names == client])
+        for client in sorted(set(names.tolist()), key=natural)
     }
 
 
-def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size, whose: str) -> Pair:
-    if isinstance(x, str):
-        values = list(_column(table, x, whose))
-        samples = (
-            _images(values, size, whose)
-            if values and isinstance(values[0], Image.Image)
-            else _stack(values, whose)
-        )
-    else:
-        samples = np.stack(
-            [
-                _stack(list(_column(table, column, whose)), f"{whose}, column {column}")
-                for column in x
-            ],
-            1,
-        )
-    return samples, np.array(list(_column(table, y, whose)))
+def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size, name: str) -> Pair:
+    """Samples and labels of one table, which has the given name in error messages."""
+    return _samples(table, x, size, name), np.array(list(_column(table, y, name)))
 
 
-def _column(table: Any, column: str, whose: str) -> Any:
+def _samples(table: Any, x: str | Sequence[str], size: images.Size, name: str) -> Any:
+    if not isinstance(x, str):
+        columns = [_stack(list(_column(table, key, name)), f"{name}, column {key}") for key in x]
+        return np.stack(columns, 1)
+    values = list(_column(table, x, name))
+    if values and isinstance(values[0], Image.Image):
+        return _images(values, size, name)
+    return _stack(values, name)
+
+
+def _column(table: Any, column: str, name: str) -> Any:
     try:
         return table[column]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         known = getattr(table, "column_names", None) or getattr(table, "columns", None)
-        names = list(
-            known if known is not None else table.keys() if isinstance(table, Mapping) else ()
-        )
-        there = f"; there are: {', '.join(map(str, names))}" if names else ""
-        raise FedmapError(f"{whose}: there is no column {column!r}{there}") from error
+        if known is None:
+            known = table.keys() if isinstance(table, Mapping) else ()
+        there = f"; there are: {', '.join(map(str, known))}" if len(known) else ""
+        raise FedmapError(f"{name}: there is no column {column!r}{there}") from error
 
 
-def _stack(values: list[Any], whose: str) -> Any:
+def _stack(values: list[Any], name: str) -> Any:
     try:
         return np.array(values)
     except ValueError as error:
-        raise FedmapError(f"{whose}: the samples differ in shape ({error})") from error
+        raise FedmapError(f"{name}: the samples differ in shape ({error})") from error
 
 
-def _images(values: list[Image.Image], size: images.Size, whose: str) -> Any:
+def _images(values: list[Image.Image], size: images.Size, name: str) -> Any:
     """Pixels (n, channels, h, w): in their own size if all agree, else in `size`; in color if any
     is."""
     one_size = len({image.size for image in values}) == 1
     try:
         decoded = [
-            images.pixels(image, None if one_size else size, f"{whose}, image {i}")
+            images.pixels(image, None if one_size else size, f"{name}, image {i}")
             for i, image in enumerate(values)
         ]
     except OSError as error:  # images are decoded only now
-        raise FedmapError(f"{whose}: there is an image that cannot be read ({error})") from error
+        raise FedmapError(f"{name}: there is an image that cannot be read ({error})") from error
     channels = max(len(image) for image in decoded)
     return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in decoded])
 
@@ -124,8 +118,6 @@ def _images(values: list[Image.Image], size: images.Size, whose: str) -> Any:
 def _class_names(table: Any, y: str) -> Sequence[str] | None:
     """`datasets.ClassLabel` keeps the names of the classes."""
     features = getattr(table, "features", None)
-    return (
-        getattr(features[y], "names", None)
-        if isinstance(features, Mapping) and y in features
-        else None
-    )
+    if isinstance(features, Mapping) and y in features:
+        return getattr(features[y], "names", None)
+    return None

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import Loss
-from fedmap.methods.base import MethodParams, Upload, Values, tensor
-from fedmap.vector import Model, shorten
+from fedmap.methods.base import MethodParams, Upload
+from fedmap.values import Values
+from fedmap.vector import Model
 
 
 class ControlParams(MethodParams):
@@ -23,37 +24,25 @@ class ControlParams(MethodParams):
         le=1,
         description="eta_g, how far the server goes from the old model to the clients' mean",
     )
-    clip: float = Field(
-        10.0, ge=0, description="longest gradient that enters a step and the variate; 0 is no limit"
-    )
 
 
 def no_control(model: Model) -> Values:
     """The variate of a client, or of the server, before the first round."""
-    return {"control": torch.zeros(model.weight_count)}
+    return {"control": model.zeros()}
 
 
 def train_controlled(
-    client: Client,
-    model: Model,
-    loss: Loss,
-    steps: int,
-    down: Values,
-    state: Values,
-    params: ControlParams,
+    client: Client, model: Model, loss: Loss, steps: int, down: Values, state: Values
 ) -> Tensor:
-    """Plain SGD on gradient + c - c_k; gives the change of c_k by option II: (w_t - w_k) / (steps
-    lr) - c.
+    """Plain SGD on gradient + c - c_k; gives the change of c_k by option II:
+    (w_t - w_k) / (steps lr) - c.
 
     Momentum and weight decay would make w_t - w_k something other than the sum of the corrected
-    gradients. Without a limit a spike in the gradient enters c_k, which drives the client's next
-    round into a higher one."""
-    start, everybodys = model.weights.detach().clone(), tensor(down, "control")
-    shift = everybodys - tensor(state, "control")
+    gradients."""
+    start, everybodys = model.weights.detach().clone(), down["control"]
+    shift = everybodys - state["control"]
 
     def correct(model: Model) -> None:
-        if params.clip:
-            shorten(model.grads, params.clip)
         model.grads.add_(shift)
 
     client.train(model, loss, steps, momentum=0, weight_decay=0, correct=correct)
@@ -67,5 +56,5 @@ def moved_control(control: Tensor, uploads: Sequence[Upload], clients: int) -> T
     not take part included."""
     moved = control.clone()
     for upload in uploads:
-        moved.add_(tensor(upload.up, "control"), alpha=1 / clients)
+        moved.add_(upload.up["control"], alpha=1 / clients)
     return moved

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import Loss, cross_entropy, distillation, mmd
-from fedmap.methods.base import MethodParams, Values, tensor
+from fedmap.methods.base import MethodParams
+from fedmap.values import Values, number
 from fedmap.vector import Model
 
 
@@ -34,7 +35,7 @@ class HPMParams(MethodParams):
 
 def no_hpm(model: Model) -> Values:
     """The state of a client that has no HPM yet."""
-    return {"hpm": model.vector.clone(), "participations": 0}
+    return {"hpm": model.vector.clone(), "participations": number(0)}
 
 
 def supervised(client: Client, state: Values, params: HPMParams) -> Loss:
@@ -42,35 +43,33 @@ def supervised(client: Client, state: Values, params: HPMParams) -> Loss:
     the client has no HPM."""
     if state["participations"] == 0 or params.weight == 0:
         return cross_entropy
-    teacher = client.model(tensor(state, "hpm"))
-    told = client.frozen(teacher if params.transfer == "kd" else teacher.features)
+    teacher = client.model(state["hpm"])
+    taught = client.frozen(teacher if params.transfer == "kd" else teacher.features)
 
     def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
         h = model.features(x)
         logits = model.classify(h)
-        taught = (
-            distillation(logits, told(x), params.temperature)
-            if params.transfer == "kd"
-            else mmd(h, told(x))
-        )
-        return (1 - params.weight) * F.cross_entropy(logits, y) + params.weight * taught
+        if params.transfer == "kd":
+            transfer = distillation(logits, taught(x), params.temperature)
+        else:
+            transfer = mmd(h, taught(x))
+        return (1 - params.weight) * F.cross_entropy(logits, y) + params.weight * transfer
 
     return loss
 
 
 def inherit(client: Client, state: Values, personalized: Model, params: HPMParams) -> Values:
-    """Eq. 10 with mu_k = mu z / (Q T) limited to [0, 1]; z counts the participations before this
-    one, so the first HPM is the personalized model itself."""
+    """Eq. 10 with mu_k = mu z / (expected participations) limited to [0, 1]; z counts the
+    participations before this one, so the first HPM is the personalized model itself. The expected
+    number is Q T where Q K is whole, and what the drawn max(int(Q K), 1) clients give elsewhere."""
     z = int(state["participations"])
     momentum = min(params.hpm_momentum * z / client.expected_participations, 1.0)
-    hpm = (
-        (1 - momentum) * personalized.vector + momentum * tensor(state, "hpm")
-        if z
-        else personalized.vector.clone()
-    )
+    hpm = personalized.vector.clone()
+    if z:
+        hpm = (1 - momentum) * hpm + momentum * state["hpm"]
     if len(personalized.buffers):
         hpm = client.with_fresh_statistics(hpm)
-    return {"hpm": hpm, "participations": z + 1}
+    return {"hpm": hpm, "participations": number(z + 1)}
 
 
 def kept_hpm(state: Values) -> Values | None:

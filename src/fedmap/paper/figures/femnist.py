@@ -1,21 +1,37 @@
-"""FEMNIST: convergence of four methods for two fractions of clients a round and three numbers of
-local epochs."""
+"""FEMNIST: convergence of four methods for two fractions of clients in each round and three numbers
+of local epochs."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedmap.methods import METHODS
 from fedmap.paper.federated import FederatedRun, cut, percent, words
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study
+from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.study import (
+    GOALS,
+    STUDIES,
+    Choice,
+    Claim,
+    Report,
+    Row,
+    Scale,
+    Study,
+    names_of,
+)
 from fedmap.report.plots import COLORS, bare, smooth
 from fedmap.report.table import Table
+from fedmap.simulate.result import STEADY
 
 FRACTIONS, EPOCHS = (0.1, 0.3), (2, 5, 10)
+SETTINGS: dict[str, dict[str, Any]] = {
+    f"Q={q:g}, E={e}": {"fraction": q, "epochs": e} for q in FRACTIONS for e in EPOCHS
+}
 # so few rounds hardly begin to learn with the paper's rate of 0.004
 SMALL = {"samples": 4000, "rounds": 30, "lr": 0.01}
 SMOKE = {
@@ -26,132 +42,133 @@ SMOKE = {
     "rounds": 2,
     "batch": 16,
 }
-GOALS = {"global": "global_accuracy", "personal": "personal_accuracy"}
 
 
 class Femnist(Study):
+    """One client for each writer; a column is a fraction of clients with a number of epochs."""
+
     line = "Convergence on FEMNIST, where every client is a writer"
     paper = "The figure of convergence curves"
-    columns: ClassVar[Sequence[str]] = [f"Q={q:g}, E={e}" for q in FRACTIONS for e in EPOCHS]
+    columns: ClassVar[Sequence[str]] = list(SETTINGS)
     methods: ClassVar[Sequence[str]] = ["fedavg", "scaffold", "fedrod", "map"]
 
     def cuts(self, scale: Scale) -> list[str]:
-        return [
-            *words(cut(scale, SMALL, SMOKE)),
-            *(["the first writers that have so many samples"] if scale == "small" else []),
-        ]
+        writers = ["the first writers that have so many samples"] if scale == "small" else []
+        return [*words(cut(scale, SMALL, SMOKE)), *writers]
 
     def work(self, choice: Choice) -> list[FederatedRun]:
         place = {"data": "femnist", "net": "femnist"} | cut(choice.scale, SMALL, SMOKE)
         return [
-            FederatedRun(choice, name, **place, fraction=q, epochs=e, method=method, seed=seed)
-            for q in FRACTIONS
-            for e in EPOCHS
-            for name in [f"Q={q:g}, E={e}"]
+            FederatedRun(choice, name, **place, **setting, method=method, seed=seed)
+            for name, setting in SETTINGS.items()
             if name in choice.columns
             for seed in choice.seeds
             for method in choice.methods
         ]
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [
-            {
-                "column": run.column,
-                "method": run.settings.method,
-                "seed": run.settings.seed,
-                "round": record["round"],
-            }
-            | {goal: percent(record[name]) for goal, name in GOALS.items()}
-            for run in self.work(choice)
-            if run.done(root) and not run.diverged(root)
-            for record in run.result(root).rounds
-        ]
+        rows: list[Row] = []
+        for run in self.work(choice):
+            if run.done(root) and not run.diverged(root):
+                settings = run.settings
+                where = {"column": run.column, "method": settings.method, "seed": settings.seed}
+                rows += [
+                    where
+                    | {"round": record["round"]}
+                    | {goal: percent(record[f"{goal}_accuracy"]) for goal in GOALS}
+                    for record in run.result(root).rounds
+                ]
+        return rows
 
     def report(self, rows: list[Row]) -> Report:
-        columns, methods = (
-            list(dict.fromkeys(r[name] for r in rows)) for name in ("column", "method")
-        )
-        there = {(r["column"], r["method"]) for r in rows}
-        # a band for each fraction, one goal above the other
-        wide, bands = (min(len(columns), len(EPOCHS)), -(-len(columns) // len(EPOCHS)))
-        figure = Figure(figsize=(3.4 * wide, 5 * bands), layout="constrained")
-        axes = figure.subplots(2 * bands, wide, squeeze=False, sharex=True)
-        lines = []
-        for place, column in enumerate(columns):
-            band, j = divmod(place, wide)
-            for i, goal in enumerate(GOALS, 2 * band):
-                here = axes[i][j]
-                if i == 2 * band:
-                    here.set_title(column, loc="left", fontsize=10)
-                if j == 0:
-                    here.set_ylabel(f"{goal} accuracy, %")
-                if i == 2 * bands - 1:
-                    here.set_xlabel("round")
-                bare(here)
-                for k, method in enumerate(methods):
-                    if (column, method) not in there:
-                        continue
-                    values = curve(rows, column, method, goal)
-                    here.plot(
-                        np.arange(1, len(values) + 1),
-                        smooth(values, 3),
-                        color=COLORS[k],
-                        label=METHODS[method].__name__,
-                    )
-            for method in (m for m in methods if (column, m) in there):
-                curves = [curve(rows, column, method, goal) for goal in GOALS]
-                numbers = [
-                    number for values in curves for number in (values[-1], values[-10:].mean())
-                ]
-                lines.append(
-                    [column, METHODS[method].__name__, *(f"{number:.1f}" for number in numbers)]
-                )
-        axes[0][0].legend(frameon=False, fontsize=8)
-        for unused in (here for here in axes.flat if not here.has_data()):
-            unused.remove()
-        head = [
-            "column",
-            "method",
-            "global, last round",
-            "last 10",
-            "personal, last round",
-            "last 10",
-        ]
-        whole = [
-            column for column in columns if all((column, method) in there for method in methods)
-        ]
-        return Report(
-            {"femnist": Table("FEMNIST, accuracy in %", head, lines)},
-            {"curves": figure},
-            verdicts(rows, whole, methods),
-        )
+        return Report({"femnist": table(rows)}, {"curves": figure(rows)}, findings(rows))
+
+    def claims(self) -> list[Claim]:
+        return [Claim("On FEMNIST MAP is better in every setting", better_everywhere)]
 
 
 STUDIES.add("femnist")(Femnist())
 
 
 def curve(rows: list[Row], column: str, method: str, goal: str) -> NDArray[np.float64]:
-    """By round, mean over seeds."""
+    """By round, mean over seeds; empty where the method has no number in this column."""
     mine = [r for r in rows if (r["column"], r["method"]) == (column, method)]
-    seeds = dict.fromkeys(r["seed"] for r in mine)
-    values: NDArray[np.float64] = np.mean(
-        [[r[goal] for r in mine if r["seed"] == seed] for seed in seeds], axis=0
-    )
-    return values
+    by_seed = [[r[goal] for r in mine if r["seed"] == seed] for seed in names_of(mine, "seed")]
+    return np.mean(by_seed, axis=0) if by_seed else np.empty(0)
 
 
-def verdicts(rows: list[Row], columns: list[str], methods: list[str]) -> list[str]:
-    """The paper: MAP is better than the others under all of these settings."""
-    if "map" not in methods or not columns:
+def methods_of(rows: list[Row], column: str) -> list[str]:
+    """The methods that have numbers in this column, in the order of all rows."""
+    there = {r["method"] for r in rows if r["column"] == column}
+    return [method for method in names_of(rows, "method") if method in there]
+
+
+def table(rows: list[Row]) -> Table:
+    """Last round and mean of the last ten, of every method in every column."""
+    ends = ("last round", f"last {STEADY}")
+    head = ["column", "method", f"global, {ends[0]}", ends[1], f"personal, {ends[0]}", ends[1]]
+    lines = []
+    for column in names_of(rows, "column"):
+        for method in methods_of(rows, column):
+            curves = [curve(rows, column, method, goal) for goal in GOALS]
+            numbers = [number for c in curves for number in (c[-1], c[-STEADY:].mean())]
+            name = METHODS[method].__name__
+            lines.append([column, name, *(f"{number:.1f}" for number in numbers)])
+    return Table("FEMNIST, accuracy in %", head, lines)
+
+
+def figure(rows: list[Row]) -> Figure:
+    """A band for each fraction, in it one goal above the other and the epochs side by side."""
+    columns = names_of(rows, "column")
+    wide, bands = min(len(columns), len(EPOCHS)), -(-len(columns) // len(EPOCHS))
+    drawn = Figure(figsize=(3.4 * wide, 5 * bands), layout="constrained")
+    grid: Any = drawn.subplots(2 * bands, wide, squeeze=False, sharex=True)
+    for place, column in enumerate(columns):
+        band, j = divmod(place, wide)
+        for i, goal in enumerate(GOALS, 2 * band):
+            draw(grid[i][j], rows, column, goal)
+        grid[2 * band][j].set_title(column, loc="left", fontsize=10)
+    for i, line in enumerate(grid):
+        line[0].set_ylabel(f"{GOALS[i % 2]} accuracy, %")
+    for axes in grid[-1]:
+        axes.set_xlabel("round")
+    grid[0][0].legend(frameon=False, fontsize=8)
+    for unused in (axes for axes in grid.flat if not axes.has_data()):
+        unused.remove()
+    return drawn
+
+
+def draw(axes: Axes, rows: list[Row], column: str, goal: str) -> None:
+    """One line for each method, smoothed over three rounds."""
+    for color, method in zip(COLORS, names_of(rows, "method"), strict=False):
+        values = curve(rows, column, method, goal)
+        if len(values):
+            rounds, name = np.arange(1, len(values) + 1), METHODS[method].__name__
+            axes.plot(rounds, smooth(values, 3), color=color, label=name)
+    bare(axes)
+
+
+def findings(rows: list[Row]) -> list[Finding]:
+    """The paper: MAP is better than the others under all of these settings. Settings that lack a
+    method do not count."""
+    methods = names_of(rows, "method")
+    columns = [c for c in names_of(rows, "column") if methods_of(rows, c) == methods]
+    if "map" not in methods or len(methods) < 2 or not columns:
         return []
-    sentences = []
+    found = []
     for goal in GOALS:
-        scores = {
-            (c, m): float(curve(rows, c, m, goal)[-10:].mean()) for c in columns for m in methods
-        }
-        first = [c for c in columns if scores[c, "map"] >= max(scores[c, m] for m in methods)]
-        sentences.append(
-            f"{goal}, mean of the last ten rounds: MAP is first in {len(first)} of {len(columns)} "
-            "settings; the paper says in all."
-        )
-    return sentences
+        first = 0
+        for column in columns:
+            scores = {m: curve(rows, column, m, goal)[-STEADY:].mean() for m in methods}
+            first += bool(scores["map"] == max(scores.values()))
+        verdict = Verdict.of(first == len(columns), first > len(columns) / 2)
+        numbers = f"{goal}, mean of the last ten rounds: MAP is first in {first} of {len(columns)}"
+        statement = "The paper's 'better performances under all of these experimental settings'"
+        found.append(Finding(statement, verdict, f"{numbers} settings"))
+    return found
+
+
+def better_everywhere(claim: str, rows: list[Row]) -> Finding:
+    """In both accuracies; in part: in more than half of the settings in one of them."""
+    found = findings(rows)
+    return together(claim, found, "; ".join(finding.numbers for finding in found))

@@ -1,5 +1,5 @@
-"""The joint look: one point a method, its global accuracy across and its personal accuracy up, from
-the runs of tables 1 and 2."""
+"""The joint look: one point for each method, its global accuracy across and its personal accuracy
+up, from the runs of tables 1 and 2."""
 
 from statistics import mean
 from typing import Any
@@ -8,83 +8,98 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedmap.methods import METHODS
+from fedmap.paper.finding import Finding, Verdict
 from fedmap.paper.published import PUBLISHED
-from fedmap.paper.study import STUDIES, Report, Row
+from fedmap.paper.study import GOALS, STUDIES, Claim, Report, Row, names_of
 from fedmap.paper.tables.table_1_2 import Tables12, best, ordered
 from fedmap.report.plots import COLORS, bare
 
 OURS = ("map", "scamap")
 # of a label, above or below its point, nearest first
 PLACES = [step * 10 for n in range(20) for step in ((n, -n) if n else (0,))]
+Points = dict[str, tuple[float, float]]  # of each method, global and personal accuracy
 
 
 class Joint(Tables12):
+    """The runs of tables 1 and 2, averaged over the columns."""
+
     line = "Both accuracies of every method in one picture"
     paper = "The figure of the joint look"
 
     def report(self, rows: list[Row]) -> Report:
-        columns = list(dict.fromkeys(r["column"] for r in rows))
-        ours = {m: point for m in ordered(rows) if (point := measured(rows, m, columns))}
-        theirs = {
-            m: (
-                mean(PUBLISHED["global"][m, c] for c in columns),
-                mean(PUBLISHED["personal"][m, c] for c in columns),
-            )
-            for m in ours
-        }
-        better = [
-            m
-            for m in ours
-            if m not in OURS
-            and "map" in ours
-            and all(a > b for a, b in zip(ours[m], ours["map"], strict=True))
-        ]
-        figure = Figure(figsize=(10, 4.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        scatter(figure, left, ours, f"Here, mean of the last ten rounds ({', '.join(columns)})")
-        scatter(figure, right, theirs, "The paper, the same columns, last round")
-        verdict = (
-            f"above MAP in both: {', '.join(better)}"
-            if better
-            else "no other method is above MAP in both (the paper's claim holds here)"
-        )
-        return Report(
-            figures={"joint": figure},
-            findings=[f"{len(ours)} methods on {', '.join(columns)}: {verdict}."],
-        )
+        return Report(figures={"joint": figure(rows)}, findings=findings(rows))
+
+    def claims(self) -> list[Claim]:
+        return []  # the tables judge the same claim column by column
 
 
 STUDIES.add("joint")(Joint())
 
 
-def measured(rows: list[Row], method: str, columns: list[str]) -> tuple[float, float] | None:
-    """Both accuracies, averaged over the columns; None where the method lacks one."""
-    found = [
-        [best(rows, method, column, goal) for column in columns] for goal in ("global", "personal")
+def measured(rows: list[Row]) -> Points:
+    """Both accuracies, averaged over the columns, of the methods that have them everywhere."""
+    columns, points = names_of(rows, "column"), {}
+    for method in ordered(rows):
+        found = [[best(rows, method, c, goal) for c in columns] for goal in GOALS]
+        if all(cell for goal in found for cell in goal):
+            across, up = (mean(cell["last_10"] for cell in goal if cell) for goal in found)
+            points[method] = across, up
+    return points
+
+
+def printed(methods: list[str], columns: list[str]) -> Points:
+    """The paper's numbers, averaged over the same columns."""
+    points = {}
+    for method in methods:
+        across, up = (mean(PUBLISHED[goal][method, c] for c in columns) for goal in GOALS)
+        points[method] = across, up
+    return points
+
+
+def findings(rows: list[Row]) -> list[Finding]:
+    """The paper's statement of this figure; none without MAP and another method."""
+    points = measured(rows)
+    others = [method for method in points if method not in OURS]
+    if "map" not in points or not others:
+        return []
+    better = [
+        m for m in others if all(a > b for a, b in zip(points[m], points["map"], strict=True))
     ]
-    if any(cell is None for goal in found for cell in goal):
-        return None
-    across, up = (mean(cell["last_10"] for cell in goal if cell) for goal in found)
-    return across, up
+    columns = ", ".join(names_of(rows, "column"))
+    numbers = (
+        f"{len(points)} methods on {columns}; above MAP in both: {', '.join(better) or 'none'}"
+    )
+    statement = "The paper's claim that no other method is above MAP in both"
+    return [Finding(statement, Verdict.of(not better, len(better) < len(others) / 2), numbers)]
 
 
-def scatter(figure: Figure, axes: Axes, points: dict[str, tuple[float, float]], title: str) -> None:
+def figure(rows: list[Row]) -> Figure:
+    """Ours on the left, the paper's on the right."""
+    columns, ours = names_of(rows, "column"), measured(rows)
+    drawn = Figure(figsize=(10, 4.6), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    scatter(drawn, left, ours, f"Here, mean of the last ten rounds ({', '.join(columns)})")
+    paper = printed(list(ours), columns)
+    scatter(drawn, right, paper, "The paper, the same columns, last round")
+    return drawn
+
+
+def scatter(figure: Figure, axes: Axes, points: Points, title: str) -> None:
+    """A point for each method, with its name."""
     for method, (across, up) in points.items():
-        mine = method in OURS
-        axes.scatter(
-            across,
-            up,
-            s=46 if mine else 26,
-            color=COLORS[3] if mine else COLORS[2],
-            marker="D" if mine else "o",
-            zorder=3,
-        )
+        color, marker, size = (COLORS[3], "D", 46) if method in OURS else (COLORS[2], "o", 26)
+        axes.scatter(across, up, s=size, color=color, marker=marker, zorder=3)
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")
     axes.margins(0.12)
     bare(axes)
     figure.draw_without_rendering()  # only now is it known where the points will be, in pixels
+    label(axes, points)
+
+
+def label(axes: Axes, points: Points) -> None:
+    """The methods' names beside their points, moved up or down where others stand already."""
     taken: list[tuple[float, float]] = []
     for method, (across, up) in sorted(points.items(), key=lambda item: item[1]):
         x, y = axes.transData.transform((across, up))
@@ -94,17 +109,10 @@ def scatter(figure: Figure, axes: Axes, points: dict[str, tuple[float, float]], 
             if all(abs(x - other) > 55 or abs(y + dy - height) >= 10 for other, height in taken)
         )
         taken.append((x, y + dy))
-        look: dict[str, Any] = {
-            "fontsize": 7,
-            "weight": "bold" if method in OURS else "normal",
-            "va": "center",
-        }
+        weight = "bold" if method in OURS else "normal"
+        look: dict[str, Any] = {"fontsize": 7, "weight": weight, "va": "center"}
         if dy:
             look["arrowprops"] = {"arrowstyle": "-", "color": "#AAAAAA", "linewidth": 0.5}
-        axes.annotate(
-            METHODS[method].__name__,
-            (across, up),
-            xytext=(8, 72 / 100 * dy),
-            textcoords="offset points",
-            **look,
-        )
+        place = (8, 72 / 100 * dy)
+        name = METHODS[method].__name__
+        axes.annotate(name, (across, up), xytext=place, textcoords="offset points", **look)

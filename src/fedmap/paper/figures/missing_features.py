@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH, correct_answers
-from fedmap.paper.central import Central, shown_cuts, verdict
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study
+from fedmap.paper.central import Central, shown_cuts
+from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.report.table import Table
 from fedmap.vector import Model
 
@@ -31,6 +32,8 @@ SIZES: dict[Scale, dict[str, Any]] = {
     "smoke": {"data": "fashion-mini", "samples": 200, "epochs": 2},
 }
 POINTS = 100  # features of a class that are kept
+# the line of a missing class's proxy
+MISSING: dict[str, Any] = {"color": "black", "linewidth": 1.1, "linestyle": (0, (3, 2))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,7 @@ class Plane(Central):
 
 
 def point(kind: str, label: int | None, x: float, y: float | None = None) -> Row:
+    """A row of the CSV: a feature, a proxy, or an accuracy, which has no y."""
     return {"kind": kind, "class": label, "x": round(x, 4), "y": None if y is None else round(y, 4)}
 
 
@@ -58,13 +62,17 @@ def in_the_plane(model: Model, x: Tensor, y: Tensor, most: int) -> list[Row]:
                 model.features(part) for part in torch.split(x[y == label][:most], EVALUATION_BATCH)
             ]
         rows += [point("feature", label, *h) for h in torch.cat(parts).tolist()]
-    return rows + [
-        point("proxy", c, *w) for c, w in enumerate(model.net.classifier.weight.tolist())
-    ]
+    proxies = model.net.classifier.weight.tolist()
+    return rows + [point("proxy", c, *w) for c, w in enumerate(proxies)]
 
 
 class MissingFeatures(Study):
-    line = "Features and proxies of LeNet trained on 8, 5 and 2 of the 10 classes of MNIST, with and without ReLU"
+    """Six trainings: two nets, three numbers of observed classes."""
+
+    line = (
+        "Features and proxies of LeNet trained on 8, 5 and 2 of the 10 classes of MNIST, with and "
+        "without ReLU"
+    )
     paper = (
         "The figure of learned features and proxies with 8, 5 and 2 observed classes (Sect. 5.1.1)"
     )
@@ -91,6 +99,10 @@ class MissingFeatures(Study):
 
     def report(self, rows: list[Row]) -> Report:
         return Report({"proxies": proxy_table(rows)}, {"features": figure(rows)}, findings(rows))
+
+    def claims(self) -> list[Claim]:
+        text = "Features and proxies of missing classes lose their meaning"
+        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
 
 
 STUDIES.add("missing-features")(MissingFeatures())
@@ -124,143 +136,103 @@ class View:
     def looseness(self) -> float:
         """Mean distance of features from their class's center, beside the mean norm of the centers:
         0 is most compact."""
-        centers = {c: points.mean(0) for c, points in self.features.items()}
+        centers = [points.mean(0) for points in self.features.values()]
         spread = [
-            np.linalg.norm(points - centers[c], axis=1).mean()
-            for c, points in self.features.items()
+            np.linalg.norm(points - center, axis=1).mean()
+            for center, points in zip(centers, self.features.values(), strict=True)
         ]
-        return float(
-            np.mean(spread) / np.mean([np.linalg.norm(center) for center in centers.values()])
-        )
+        return float(np.mean(spread) / np.mean([np.linalg.norm(center) for center in centers]))
 
 
 def coordinates(rows: list[Row]) -> NDArray[np.float64]:
+    """The rows' points, one in each line."""
     return np.array([[r["x"], r["y"]] for r in rows], dtype=np.float64).reshape(-1, 2)
 
 
 def color(label: int) -> Any:
+    """Of a class."""
     return matplotlib.colormaps["tab10"](label % 10)
 
 
 def draw(axes: Axes, view: View) -> None:
     """Features as dots and proxies as lines from the origin, the longest of which reaches as far as
     most of the dots."""
-    reach = (
-        float(
-            np.quantile(np.linalg.norm(np.concatenate(list(view.features.values())), axis=1), 0.95)
-        )
-        or 1.0
-    )
+    dots = np.concatenate(list(view.features.values()))
+    reach = float(np.quantile(np.linalg.norm(dots, axis=1), 0.95)) or 1.0
     longest = float(np.linalg.norm(view.proxies, axis=1).max()) or 1.0
     for c, points in view.features.items():
         axes.scatter(points[:, 0], points[:, 1], s=5, color=color(c), alpha=0.45, linewidth=0)
     for c, w in enumerate(view.proxies):
-        end = w * reach / longest
-        seen = c in view.observed
-        look = (
-            {"color": color(c), "linestyle": "-"}
-            if seen
-            else {"color": "black", "linestyle": (0, (3, 2))}
-        )
-        axes.plot([0, end[0]], [0, end[1]], linewidth=1.6 if seen else 1.1, **look)
-        # The number stands beyond the end, and never so near to the origin that all numbers fall on
-        # one another.
-        length = float(np.linalg.norm(end)) or 1.0
-        at = end / length * max(length + 0.09 * reach, 0.2 * reach)
-        box = {
-            "boxstyle": "circle,pad=0.12",
-            "facecolor": "white",
-            "edgecolor": look["color"],
-            "linewidth": 0.8,
-            "alpha": 0.9,
-        }
-        axes.text(
-            at[0],
-            at[1],
-            str(c),
-            ha="center",
-            va="center",
-            fontsize=7,
-            color=look["color"],
-            bbox=box,
-        )
-        axes.update_datalim([1.08 * at])
+        draw_proxy(axes, c, w * reach / longest, reach, observed=c in view.observed)
     lost = [str(c) for c, points in view.features.items() if not points.any()]
     if lost:  # behind a ReLU a class can end where there is no gradient any more
-        axes.text(
-            0.03,
-            0.03,
-            f"every feature of class {', '.join(lost)} is 0",
-            transform=axes.transAxes,
-            fontsize=8,
-        )
+        note = f"every feature of class {', '.join(lost)} is 0"
+        axes.text(0.03, 0.03, note, transform=axes.transAxes, fontsize=8)
     axes.axhline(0, color="#DDDDDD", linewidth=0.6, zorder=0)
     axes.axvline(0, color="#DDDDDD", linewidth=0.6, zorder=0)
     axes.set_aspect("equal", "datalim")
     axes.tick_params(labelsize=7)
+    axes.set_xlabel("feature 1", fontsize=8)
+    axes.set_ylabel("feature 2", fontsize=8)
     axes.margins(0.05)
     axes.autoscale_view()
 
 
+def draw_proxy(
+    axes: Axes, label: int, end: NDArray[np.float64], reach: float, observed: bool
+) -> None:
+    """A line from the origin to the end, and the class's number beyond it."""
+    look = {"color": color(label), "linewidth": 1.6} if observed else MISSING
+    axes.plot([0, end[0]], [0, end[1]], **look)
+    # never so near to the origin that all numbers fall on one another
+    length = float(np.linalg.norm(end)) or 1.0
+    at = end / length * max(length + 0.09 * reach, 0.2 * reach)
+    box = {
+        "boxstyle": "circle,pad=0.12",
+        "facecolor": "white",
+        "edgecolor": look["color"],
+        "linewidth": 0.8,
+        "alpha": 0.9,
+    }
+    text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "color": look["color"]}
+    axes.text(at[0], at[1], str(label), **text, bbox=box)
+    axes.update_datalim([1.08 * at])
+
+
 def key(figure: Figure, *more: Line2D) -> None:
-    """What dots and lines are."""
+    """What dots and lines are, below the pictures."""
+    dot: dict[str, Any] = {"color": "#555555", "marker": "o", "linestyle": "", "markersize": 4}
+    line: dict[str, Any] = {"color": "#555555", "linewidth": 1.6}
+    proxy = "proxy of an observed class (one scale in each picture)"
     handles = [
-        Line2D(
-            [],
-            [],
-            color="#555555",
-            marker="o",
-            linestyle="",
-            markersize=4,
-            label="feature of a test image",
-        ),
-        Line2D(
-            [],
-            [],
-            color="#555555",
-            linewidth=1.6,
-            label="proxy of an observed class (one scale in each picture)",
-        ),
-        Line2D(
-            [],
-            [],
-            color="black",
-            linewidth=1.1,
-            linestyle=(0, (3, 2)),
-            label="proxy of a missing class",
-        ),
+        Line2D([], [], **dot, label="feature of a test image"),
+        Line2D([], [], **line, label=proxy),
+        Line2D([], [], **MISSING, label="proxy of a missing class"),
         *more,
     ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9
-    )
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(handles)}
+    figure.legend(handles=handles, frameon=False, fontsize=9, **place)
 
 
 def views(rows: list[Row]) -> dict[tuple[str, int, int], View]:
     """By net, number of observed classes and seed, the nets and numbers in the paper's order."""
-    keys = [
-        (net, n, seed)
-        for net in NETS
-        for n in OBSERVED
-        for seed in sorted({r["seed"] for r in rows})
-    ]
+    seeds = sorted({r["seed"] for r in rows})
+    keys = [(net, n, seed) for net in NETS for n in OBSERVED for seed in seeds]
     found = {k: [r for r in rows if (r["net"], r["observed"], r["seed"]) == k] for k in keys}
-    return {k: View(its, set(range(k[1]))) for k, its in found.items() if its}
+    return {k: View(mine, set(range(k[1]))) for k, mine in found.items() if mine}
 
 
 def accuracy(rows: list[Row], net: str, observed: int, seed: int) -> float:
     """On the observed classes, in per cent."""
-    return next(
-        float(r["x"])
-        for r in rows
-        if (r["net"], r["observed"], r["seed"], r["kind"]) == (net, observed, seed, "accuracy")
-    )
+    wanted = (net, observed, seed, "accuracy")
+    names = ("net", "observed", "seed", "kind")
+    return next(float(r["x"]) for r in rows if tuple(r[name] for name in names) == wanted)
 
 
 def figure(rows: list[Row]) -> Figure:
     """Nets as rows, numbers of observed classes as columns; the first seed."""
-    made, first = Figure(figsize=(10, 7.2), layout="constrained"), min(r["seed"] for r in rows)
-    grid = made.subplots(len(NETS), len(OBSERVED), squeeze=False)
+    drawn, first = Figure(figsize=(10, 7.2), layout="constrained"), min(r["seed"] for r in rows)
+    grid = drawn.subplots(len(NETS), len(OBSERVED), squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
     for (net, n, seed), view in views(rows).items():
@@ -268,18 +240,15 @@ def figure(rows: list[Row]) -> Figure:
             axes = grid[list(NETS).index(net), OBSERVED.index(n)]
             axes.set_axis_on()
             draw(axes, view)
-            axes.set_title(
-                f"{NETS[net]}, classes 0 to {n - 1}: accuracy {accuracy(rows, net, n, seed):.1f}%",
-                loc="left",
-                fontsize=9.5,
-            )
-            axes.set_xlabel("feature 1", fontsize=8)
-            axes.set_ylabel("feature 2", fontsize=8)
-    key(made)
-    return made
+            percent = accuracy(rows, net, n, seed)
+            title = f"{NETS[net]}, classes 0 to {n - 1}: accuracy {percent:.1f}%"
+            axes.set_title(title, loc="left", fontsize=9.5)
+    key(drawn)
+    return drawn
 
 
 def proxy_table(rows: list[Row]) -> Table:
+    """One line for each training."""
     head = [
         "LeNet",
         "observed classes",
@@ -290,45 +259,57 @@ def proxy_table(rows: list[Row]) -> Table:
     ]
     lines = []
     for (net, n, seed), view in views(rows).items():
-        numbers = [
-            f"{value:.2f}"
-            for value in (view.norm(view.observed), view.norm(view.missing), view.looseness())
-        ]
-        lines.append(
-            [f"{NETS[net]} #{seed}", str(n), f"{accuracy(rows, net, n, seed):.1f}", *numbers]
-        )
-    return Table(
-        "Proxies after training (mean norms), and how loose the features of a class are",
-        head,
-        lines,
-    )
+        numbers = (view.norm(view.observed), view.norm(view.missing), view.looseness())
+        percent = f"{accuracy(rows, net, n, seed):.1f}"
+        lines.append([f"{NETS[net]} #{seed}", str(n), percent, *(f"{x:.2f}" for x in numbers)])
+    caption = "Proxies after training (mean norms), and how loose the features of a class are"
+    return Table(caption, head, lines)
 
 
-def findings(rows: list[Row]) -> list[str]:
+def findings(rows: list[Row]) -> list[Finding]:
     """The paper's three statements of this figure."""
     seen = views(rows)
-    smaller = [view.norm(view.missing) < view.norm(view.observed) for view in seen.values()]
-    ratio = mean(view.norm(view.missing) / view.norm(view.observed) for view in seen.values())
+    if not seen:
+        return []
+    return [smaller_norm(seen), away_from_the_center(seen), looser(seen)]
+
+
+def smaller_norm(seen: dict[tuple[str, int, int], View]) -> Finding:
+    """In every training; in part: in some."""
+    ratios = [view.norm(view.missing) / view.norm(view.observed) for view in seen.values()]
+    smaller = sum(ratio < 1 for ratio in ratios)
+    numbers = (
+        "Proxies of missing classes have a smaller norm than those of observed ones in "
+        f"{smaller} of {len(ratios)} trainings, {mean(ratios):.2f} times theirs on average"
+    )
+    statement = "The paper's 'a smaller norm', with and without ReLU"
+    return Finding(statement, Verdict.of(smaller == len(ratios), smaller > 0), numbers)
+
+
+def away_from_the_center(seen: dict[tuple[str, int, int], View]) -> Finding:
+    """All of them; in part: more than half."""
     cosines = [cosine for view in seen.values() for cosine in view.against()]
     negative = sum(cosine < 0 for cosine in cosines)
-    loose = {
-        n: mean(view.looseness() for (_, its, _), view in seen.items() if its == n)
-        for n in OBSERVED
-        if any(k[1] == n for k in seen)
-    }
-    steps = list(pairwise(loose.values()))
-    return [
-        "Proxies of missing classes have a smaller norm than those of observed ones in "
-        f"{sum(smaller)} of {len(smaller)} trainings, "
-        f"{ratio:.2f} times theirs on average. The paper's 'a smaller norm', with and without "
-        f"ReLU: {verdict(all(smaller), any(smaller))}.",
+    numbers = (
         f"{negative} of {len(cosines)} proxies of missing classes point away from the center of "
-        "the observed features "
-        f"(mean cosine {mean(cosines):.2f}). The paper's 'towards the negative direction of "
-        "existing samples' center': "
-        f"{verdict(negative == len(cosines), negative > len(cosines) / 2)}.",
-        "Distance of features from their class's center, beside the centers' mean norm: "
-        + ", ".join(f"{value:.2f} with {n} classes" for n, value in loose.items())
-        + ". The paper's 'less compact as the number of missing classes increases': "
-        + f"{verdict(bool(steps) and all(a < b for a, b in steps), bool(steps) and steps[0][0] < steps[-1][1])}.",
-    ]
+        f"the observed features (mean cosine {mean(cosines):.2f})"
+    )
+    statement = "The paper's 'towards the negative direction of existing samples' center'"
+    verdict = Verdict.of(negative == len(cosines), negative > len(cosines) / 2)
+    return Finding(statement, verdict, numbers)
+
+
+def looser(seen: dict[tuple[str, int, int], View]) -> Finding:
+    """With every step to fewer classes; in part: from the most classes to the fewest."""
+    found: dict[int, list[float]] = {}
+    for (_, observed, _), view in seen.items():
+        found.setdefault(observed, []).append(view.looseness())
+    loose = {n: mean(found[n]) for n in OBSERVED if n in found}
+    numbers = "Distance of features from their class's center, beside the centers' mean norm: "
+    numbers += ", ".join(f"{value:.2f} with {n} classes" for n, value in loose.items())
+    statement = "The paper's 'less compact as the number of missing classes increases'"
+    if len(loose) < 2:
+        return Finding(statement, Verdict.NOT_TESTED, numbers)
+    values = list(loose.values())
+    verdict = Verdict.of(all(a < b for a, b in pairwise(values)), values[0] < values[-1])
+    return Finding(statement, verdict, numbers)

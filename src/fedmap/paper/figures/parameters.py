@@ -17,7 +17,18 @@ from fedmap.paper.federated import (
     without_diverged,
     words,
 )
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study
+from fedmap.paper.finding import Finding, Verdict, not_tested
+from fedmap.paper.study import (
+    GOALS,
+    STUDIES,
+    Choice,
+    Claim,
+    Report,
+    Row,
+    Scale,
+    Study,
+    names_of,
+)
 from fedmap.report.plots import COLORS, bare
 from fedmap.report.table import Table
 
@@ -25,9 +36,12 @@ ALPHAS = (0.1, 0.25, 0.5, 0.75, 0.9)
 TRANSFERS = (("kd", 0.01), ("kd", 0.1), ("mmd", 0.01), ("mmd", 0.1))
 MARKERS = ("o", "s", "^", "D")
 PREFERRED = "alpha 0.9, kd 0.01"
+FEDAVG = "default"  # the group of FedAvg's run
+Points = dict[str, tuple[float, float]]  # of each group, global and personal accuracy
 
 
 def group(alpha: float, transfer: str, weight: float) -> str:
+    """The name of one setting."""
     return f"alpha {alpha:g}, {transfer} {weight:g}"
 
 
@@ -39,18 +53,14 @@ SETTINGS = {
 
 
 class Parameters(Study):
+    """MAP with every setting that the paper tries."""
+
     line = "MAP with 20 settings of its parameters, beside FedAvg"
     paper = "The figure of the parameter studies"
     columns: ClassVar[Sequence[str]] = [column.name for column in COLUMNS[:6]]
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
-        return (
-            self.columns
-            if scale == "paper"
-            else self.columns[:3]
-            if scale == "small"
-            else self.columns[:1]
-        )
+        return self.columns[: {"paper": 6, "small": 3, "smoke": 1}[scale]]
 
     def cuts(self, scale: Scale) -> list[str]:
         more = {"paper": [], "small": ["3 of 6 columns"], "smoke": ["one column"]}[scale]
@@ -63,90 +73,131 @@ class Parameters(Study):
         return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
-        rows, lost = without_diverged(rows)
-        groups = list(dict.fromkeys(r["group"] for r in rows))
-        points = {
-            name: (average(rows, name, "global_last_10"), average(rows, name, "personal_last_10"))
-            for name in groups
-        }
-        columns = ", ".join(dict.fromkeys(r["column"] for r in rows))
-        shown = ("global", "global_last_10", "personal", "personal_last_10")
-        lines = [
-            [
-                "FedAvg" if name == "default" else f"MAP, {name}",
-                *(f"{average(rows, name, number):.1f}" for number in shown),
-            ]
-            for name in groups
-        ]
-        head = ["run", "global, last round", "last 10", "personal, last round", "last 10"]
-        table = Table(f"Accuracy in %, average over {columns}", head, lines)
+        rows, left_out = without_diverged(rows)
+        columns, found = ", ".join(names_of(rows, "column")), points(rows)
         return Report(
-            {"parameters": table}, {"scatter": scatter(points, columns)}, [*verdicts(points), *lost]
+            {"parameters": table(rows, columns)},
+            {"scatter": scatter(found, columns)},
+            findings(found),
+            left_out,
         )
+
+    def claims(self) -> list[Claim]:
+        text = (
+            "alpha 0.9 with distillation and weight 0.01 is preferred, and all settings are above "
+            "FedAvg"
+        )
+        return [Claim(text, preferred)]
 
 
 STUDIES.add("parameters")(Parameters())
 
 
 def average(rows: list[Row], name: str, number: str) -> float:
+    """One number of a group, mean over columns and seeds."""
     return float(mean(r[number] for r in rows if r["group"] == name))
 
 
-def scatter(points: dict[str, tuple[float, float]], columns: str) -> Figure:
+def points(rows: list[Row]) -> Points:
+    """Both accuracies of each group, mean of the last ten rounds."""
+    return {
+        name: (average(rows, name, "global_last_10"), average(rows, name, "personal_last_10"))
+        for name in names_of(rows, "group")
+    }
+
+
+def table(rows: list[Row], columns: str) -> Table:
+    """Last round and mean of the last ten, of FedAvg and of MAP with each setting."""
+    head = ["run", "global, last round", "last 10", "personal, last round", "last 10"]
+    numbers = [f"{goal}{end}" for goal in GOALS for end in ("", "_last_10")]
+    lines = []
+    for name in names_of(rows, "group"):
+        run = "FedAvg" if name == FEDAVG else f"MAP, {name}"
+        lines.append([run, *(f"{average(rows, name, number):.1f}" for number in numbers)])
+    return Table(f"Accuracy in %, average over {columns}", head, lines)
+
+
+def scatter(points: Points, columns: str) -> Figure:
     """Color is alpha, the mark is the transfer; the lines are FedAvg's accuracies."""
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     axes = figure.subplots()
-    for i, alpha in enumerate(ALPHAS):
+    for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
         for marker, (transfer, weight) in zip(MARKERS, TRANSFERS, strict=True):
             if (name := group(alpha, transfer, weight)) in points:
-                axes.scatter(*points[name], color=COLORS[i + 1], marker=marker, s=42)
-    for i, alpha in enumerate(ALPHAS):
-        axes.scatter([], [], color=COLORS[i + 1], label=f"alpha {alpha:g}")
+                axes.scatter(*points[name], color=color, marker=marker, s=42)
+    for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
+        axes.scatter([], [], color=color, label=f"alpha {alpha:g}")
     for marker, (transfer, weight) in zip(MARKERS, TRANSFERS, strict=True):
-        axes.scatter(
-            [], [], color="#777777", marker=marker, label=f"{transfer.upper()}, weight {weight:g}"
-        )
-    if "default" in points:
-        across, up = points["default"]
+        label = f"{transfer.upper()}, weight {weight:g}"
+        axes.scatter([], [], color="#777777", marker=marker, label=label)
+    if FEDAVG in points:
+        across, up = points[FEDAVG]
         axes.axvline(across, color="#BBBBBB", linewidth=1)
         axes.axhline(up, color="#BBBBBB", linewidth=1)
         axes.scatter(across, up, color="black", marker="*", s=120, label="FedAvg")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")
-    axes.set_title(
-        f"MAP's parameters, mean of the last ten rounds ({columns})", loc="left", fontsize=10
-    )
+    title = f"MAP's parameters, mean of the last ten rounds ({columns})"
+    axes.set_title(title, loc="left", fontsize=10)
     bare(axes)
     return figure
 
 
-def verdicts(points: dict[str, tuple[float, float]]) -> list[str]:
-    maps = {name: point for name, point in points.items() if name != "default"}
-    sentences = []
-    if "default" in points and maps:
-        above = [
-            sum(point[goal] > points["default"][goal] for point in maps.values()) for goal in (0, 1)
-        ]
-        both = sum(
-            all(a > b for a, b in zip(point, points["default"], strict=True))
-            for point in maps.values()
+def above_fedavg(points: Points) -> list[tuple[bool, bool]]:
+    """Of each setting of MAP, whether it is above FedAvg in global and in personal accuracy."""
+    plain = points[FEDAVG]
+    return [
+        (point[0] > plain[0], point[1] > plain[1])
+        for name, point in points.items()
+        if name != FEDAVG
+    ]
+
+
+def ranks(points: Points) -> tuple[int, int]:
+    """The preferred setting's place among all, in global and in personal accuracy."""
+    ours, others = points[PREFERRED], [p for name, p in points.items() if name != FEDAVG]
+    return 1 + sum(p[0] > ours[0] for p in others), 1 + sum(p[1] > ours[1] for p in others)
+
+
+def findings(points: Points) -> list[Finding]:
+    """The paper's two statements of this figure, where their settings are there."""
+    maps, found = {name: point for name, point in points.items() if name != FEDAVG}, []
+    if FEDAVG in points and maps:
+        above = above_fedavg(points)
+        in_global, in_personal = (sum(pair[goal] for pair in above) for goal in (0, 1))
+        both = sum(all(pair) for pair in above)
+        numbers = (
+            f"Of {len(maps)} settings, {in_global} are above FedAvg in global, {in_personal} in "
+            f"personal accuracy and {both} in both"
         )
-        sentences.append(
-            f"Of {len(maps)} settings, {above[0]} are above FedAvg in global, {above[1]} in "
-            f"personal accuracy and {both} in both; "
-            "the paper says all."
-        )
+        verdict = Verdict.of(both == len(maps), both > len(maps) / 2)
+        found.append(Finding("The paper's 'all superior to' FedAvg", verdict, numbers))
     if PREFERRED in maps:
-        ranks = [
-            1 + sum(point[goal] > maps[PREFERRED][goal] for point in maps.values())
-            for goal in (0, 1)
-        ]
+        places = ranks(points)
         firsts = [max(maps, key=lambda name: maps[name][goal]) for goal in (0, 1)]
-        sentences.append(
-            f"The paper's preferred {PREFERRED} is number {ranks[0]} in global and number "
-            f"{ranks[1]} in personal accuracy; "
-            f"the first are {firsts[0]} ({maps[firsts[0]][0]:.1f}) and {firsts[1]} "
-            f"({maps[firsts[1]][1]:.1f})."
+        numbers = (
+            f"{PREFERRED} is number {places[0]} in global and number {places[1]} in personal "
+            f"accuracy; the first are {firsts[0]} ({maps[firsts[0]][0]:.1f}) and {firsts[1]} "
+            f"({maps[firsts[1]][1]:.1f})"
         )
-    return sentences
+        verdict = Verdict.of(max(places) <= 3, min(places) <= 3)
+        statement = "The paper's 'preferred', taken as among the first three in both"
+        found.append(Finding(statement, verdict, numbers))
+    return found
+
+
+def preferred(claim: str, rows: list[Row]) -> Finding:
+    """The preferred setting is among the first three in both accuracies and all settings are above
+    FedAvg in both; in part: the preferred one is."""
+    found = points(without_diverged(rows)[0])
+    if not {FEDAVG, PREFERRED} <= found.keys():
+        return not_tested(claim, f"FedAvg or {PREFERRED} has no number")
+    places, above = ranks(found), above_fedavg(found)
+    both = sum(all(pair) for pair in above)
+    numbers = (
+        f"number {places[0]} in global and {places[1]} in personal accuracy; {both} of "
+        f"{len(above)} are above FedAvg in both"
+    )
+    itself = all(above_fedavg({FEDAVG: found[FEDAVG], PREFERRED: found[PREFERRED]})[0])
+    return Finding(claim, Verdict.of(max(places) <= 3 and both == len(above), itself), numbers)

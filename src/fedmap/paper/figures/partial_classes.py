@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH
-from fedmap.paper.central import Central, shown_cuts, verdict
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study
-from fedmap.paper.tables.table_1_2 import signed
+from fedmap.paper.central import Central, shown_cuts
+from fedmap.paper.finding import Finding, Verdict, signed, together
+from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
 from fedmap.vector import Model
@@ -34,6 +34,7 @@ SOME_TARGETS: dict[Scale, tuple[int, ...]] = {
     "smoke": (2, 5),
 }
 CLASSES: dict[Scale, int] = {"paper": 100, "small": 100, "smoke": 10}
+DARK = "#1F5F78"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,58 +58,52 @@ def target_accuracy(logits: Tensor, y: Tensor, targets: int) -> Row:
     mine = y < targets
     answers = {"accuracy": logits[mine], "accuracy_among_targets": logits[mine, :targets]}
     return {"targets": targets} | {
-        name: round(100 * (its.argmax(1) == y[mine]).float().mean().item(), 2)
-        for name, its in answers.items()
+        name: round(100 * (outputs.argmax(1) == y[mine]).float().mean().item(), 2)
+        for name, outputs in answers.items()
     }
 
 
 class PartialClasses(Study):
-    line = "Accuracy on targeted classes of CIFAR-100: trained on them alone (M1) against trained on all 100 (M2)"
+    """One training for each number of targets (M1), and one on all classes (M2)."""
+
+    line = (
+        "Accuracy on targeted classes of CIFAR-100: trained on them alone (M1) against trained on "
+        "all 100 (M2)"
+    )
     paper = "The figure of the performance degradation on incomplete classes (Sect. 5.1.2)"
 
     def cuts(self, scale: Scale) -> list[str]:
-        fewer = (
-            []
-            if scale == "paper"
-            else [f"only {', '.join(map(str, SOME_TARGETS[scale]))} targeted classes"]
-        )
-        return shown_cuts(SIZES[scale], EPOCHS, NET) + fewer
+        fewer = f"only {', '.join(map(str, SOME_TARGETS[scale]))} targeted classes"
+        return shown_cuts(SIZES[scale], EPOCHS, NET) + ([] if scale == "paper" else [fewer])
 
     def work(self, choice: Choice) -> list[Targeted]:
         """M2 is one training, whatever the targets: both models have an output for every class and
         differ in their data alone."""
-        targets = SOME_TARGETS[choice.scale]
-        wanted = [*((n, (n,)) for n in targets), (CLASSES[choice.scale], targets)]
+        all_targets = SOME_TARGETS[choice.scale]
+        wanted = [*((n, (n,)) for n in all_targets), (CLASSES[choice.scale], all_targets)]
+        size = SIZES[choice.scale] | {"data_dir": choice.data_dir}
         return [
-            Targeted(
-                classes=classes,
-                targets=its,
-                lr=0.03,
-                seed=seed,
-                data_dir=choice.data_dir,
-                **SIZES[choice.scale],
-            )
+            Targeted(classes=classes, targets=targets, lr=0.03, seed=seed, **size)
             for seed in choice.seeds
-            for classes, its in wanted
+            for classes, targets in wanted
         ]
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [
-            {
-                "model": "M1" if len(work.targets) == 1 else "M2",
-                "trained_on": work.classes,
-                "seed": work.seed,
-            }
-            | row
-            for work in self.work(choice)
-            if work.done(root)
-            for row in work.measured(root)
-        ]
+        rows: list[Row] = []
+        for work in self.work(choice):
+            if work.done(root):
+                model = "M1" if len(work.targets) == 1 else "M2"
+                where = {"model": model, "trained_on": work.classes, "seed": work.seed}
+                rows += [where | row for row in work.measured(root)]
+        return rows
 
     def report(self, rows: list[Row]) -> Report:
-        return Report(
-            {"accuracy": accuracy_table(rows)}, {"accuracy": figure(rows)}, findings(rows)
-        )
+        tables, figures = {"accuracy": accuracy_table(rows)}, {"accuracy": figure(rows)}
+        return Report(tables, figures, findings(rows))
+
+    def claims(self) -> list[Claim]:
+        text = "Other classes' samples hurt accuracy on the targeted ones"
+        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
 
 
 STUDIES.add("partial-classes")(PartialClasses())
@@ -130,102 +125,99 @@ def gaps(rows: list[Row], name: str = "accuracy") -> dict[int, float]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    made = Figure(figsize=(9, 4.2), layout="constrained")
-    axes = made.subplots()
+    """Both models' bars side by side; a mark for M2 where it chooses among the targets only."""
+    drawn = Figure(figsize=(9, 4.2), layout="constrained")
+    axes = drawn.subplots()
     targets, width = sorted({r["targets"] for r in rows}), 0.4
     looks = {
-        "M1": ("#1F5F78", "M1: trained on the targeted classes alone"),
-        "M2": ("#9CCBDB", "M2: trained on all classes"),
+        "M1": (DARK, "white", "M1: trained on the targeted classes alone"),
+        "M2": ("#9CCBDB", "black", "M2: trained on all classes"),
     }
-    for i, (model, (color, label)) in enumerate(looks.items()):
-        its = accuracies(rows, model)
-        places = np.array([targets.index(n) for n in its]) + (i - 0.5) * width
-        drawn = axes.bar(places, list(its.values()), width, color=color, label=label)
-        axes.bar_label(
-            drawn,
-            fmt="%.1f",
-            padding=-12,
-            fontsize=8.5,
-            color="white" if model == "M1" else "black",
-        )
-        if model == "M2":  # M1 hardly ever chooses a class that it has not seen
-            marks = list(accuracies(rows, model, "accuracy_among_targets").values())
-            axes.plot(
-                places,
-                marks,
-                "D",
-                color="#1F5F78",
-                markerfacecolor="white",
-                label="M2, choosing among the targeted classes only",
-            )
+    handles = []
+    for i, (model, (color, text, label)) in enumerate(looks.items()):
+        heights = accuracies(rows, model)
+        places = np.array([targets.index(n) for n in heights]) + (i - 0.5) * width
+        handles.append(axes.bar(places, list(heights.values()), width, color=color, label=label))
+        axes.bar_label(handles[-1], fmt="%.1f", padding=-12, fontsize=8.5, color=text)
+    # M1 hardly ever chooses a class that it has not seen, so only M2 has marks; they stand on its
+    # bars
+    marks = list(accuracies(rows, "M2", "accuracy_among_targets").values())
+    label = "M2, choosing among the targeted classes only"
+    among = axes.plot(places, marks, "D", color=DARK, markerfacecolor="white", label=label)
     axes.set_xticks(range(len(targets)), [str(n) for n in targets])
     axes.set_xlabel("number of targeted classes")
     axes.set_ylabel("test accuracy on targeted classes, %")
-    axes.set_title(
-        "What training on all classes costs on the targeted ones", loc="left", fontsize=11
-    )
+    title = "What training on all classes costs on the targeted ones"
+    axes.set_title(title, loc="left", fontsize=11)
     axes.margins(y=0.12)
-    among, *bars = axes.get_legend_handles_labels()[0]
-    made.legend(
-        handles=[*bars, among], frameon=False, fontsize=9, loc="outside lower center", ncols=3
-    )
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
+    drawn.legend(handles=[*handles, *among], frameon=False, fontsize=9, **place)
     bare(axes)
-    return made
+    return drawn
 
 
 def accuracy_table(rows: list[Row]) -> Table:
+    """One line for each number of targets."""
     names = {"accuracy": "", "accuracy_among_targets": ", among targets"}
     columns = [accuracies(rows, model, name) for name in names for model in ("M1", "M2")]
-    head = [
-        "targeted classes",
-        *(model + more for more in names.values() for model in ("M1", "M2")),
-        "M1 above M2",
-        "among targets",
-    ]
+    titles = [f"{model}{more}" for more in names.values() for model in ("M1", "M2")]
+    differences = [gaps(rows, name) for name in names]
     lines = []
     for n in sorted({r["targets"] for r in rows}):
-        cells = [f"{its[n]:.1f}" if n in its else "-" for its in columns]
-        lines.append(
-            [
-                str(n),
-                *cells,
-                *(signed(gaps(rows, name)[n]) if n in gaps(rows, name) else "-" for name in names),
-            ]
-        )
-    return Table(
-        "Test accuracy on the targeted classes in %; both models have an output for every class",
-        head,
-        lines,
+        cells = [f"{values[n]:.1f}" if n in values else "-" for values in columns]
+        cells += [signed(values[n]) if n in values else "-" for values in differences]
+        lines.append([str(n), *cells])
+    caption = (
+        "Test accuracy on the targeted classes in %; both models have an output for every class"
     )
+    return Table(caption, ["targeted classes", *titles, "M1 above M2", "among targets"], lines)
 
 
-def findings(rows: list[Row]) -> list[str]:
+def findings(rows: list[Row]) -> list[Finding]:
     """The paper's two statements of this figure, and the first again with the choice among the
     targets alone."""
     gap, among = gaps(rows), gaps(rows, "accuracy_among_targets")
     if not gap:
         return []
-    few_to_many = list(gap.values())
-    ordered = all(a > b for a, b in pairwise(few_to_many))
-
-    def told(its: dict[int, float]) -> str:
-        return ", ".join(f"{signed(value)} with {n}" for n, value in its.items())
-
-    def above(its: dict[int, float]) -> str:
-        return verdict(
-            all(value > 0 for value in its.values()), any(value > 0 for value in its.values())
-        )
-
-    return [
-        f"M1 minus M2, in points by number of targeted classes: {told(gap)}. "
-        "The paper's 'degradation of performance on targeted classes' when others are learned "
-        f"too: {above(gap)}.",
-        f"The degradation is {signed(few_to_many[0])} points with {min(gap)} targets and "
-        f"{signed(few_to_many[-1])} with {max(gap)}. "
-        "The paper's 'as the number of targeted classes decreases, the degradation becomes more "
-        "serious': "
-        f"{verdict(ordered, few_to_many[0] > few_to_many[-1])}.",
-        f"Where both choose among the targets only, M1 minus M2: {told(among)}. "
+    cost = (
+        "The paper's 'degradation of performance on targeted classes' when others are learned too"
+    )
+    ability = (
         "That training on all classes hurts 'the ability to distinguish a definite set of partial "
-        f"classes' in this sense: {above(among)}.",
+        "classes' in this sense"
+    )
+    by_number = f"M1 minus M2, in points by number of targeted classes: {in_words(gap)}"
+    narrow = f"Where both choose among the targets only, M1 minus M2: {in_words(among)}"
+    return [
+        Finding(cost, all_or_some_above(gap), by_number),
+        more_serious_with_fewer(gap),
+        Finding(ability, all_or_some_above(among), narrow),
     ]
+
+
+def in_words(gap: dict[int, float]) -> str:
+    """Each difference with its number of targets."""
+    return ", ".join(f"{signed(value)} with {n}" for n, value in gap.items())
+
+
+def all_or_some_above(gap: dict[int, float]) -> Verdict:
+    """M1 is above M2 with every number of targets; in part: with some."""
+    above = [value > 0 for value in gap.values()]
+    return Verdict.of(all(above), any(above))
+
+
+def more_serious_with_fewer(gap: dict[int, float]) -> Finding:
+    """With every step to fewer targets; in part: from the most to the fewest."""
+    few_to_many = list(gap.values())
+    numbers = (
+        f"The degradation is {signed(few_to_many[0])} points with {min(gap)} targets and "
+        f"{signed(few_to_many[-1])} with {max(gap)}"
+    )
+    statement = (
+        "The paper's 'as the number of targeted classes decreases, the degradation becomes more "
+        "serious'"
+    )
+    if len(gap) < 2:
+        return Finding(statement, Verdict.NOT_TESTED, numbers)
+    every_step = all(a > b for a, b in pairwise(few_to_many))
+    return Finding(statement, Verdict.of(every_step, few_to_many[0] > few_to_many[-1]), numbers)

@@ -6,12 +6,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from fedmap.paper.central import Central, shown_cuts, verdict
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study
+from fedmap.paper.central import Central, shown_cuts
+from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study, names_of
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
 from fedmap.vector import Model
@@ -49,15 +51,8 @@ def proxy_statistics(epoch: int, proxies: Tensor, gradient: Tensor, observed: in
     rows = []
 
     def add(what: str, group: str, label: int | None, value: Tensor) -> None:
-        rows.append(
-            {
-                "epoch": epoch,
-                "what": what,
-                "group": group,
-                "class": label,
-                "value": float(f"{value.item():.6g}"),
-            }
-        )
+        where = {"epoch": epoch, "what": what, "group": group, "class": label}
+        rows.append(where | {"value": float(f"{value.item():.6g}")})
 
     for c in range(len(proxies)):
         group = "observed" if c < observed else "missing"
@@ -76,23 +71,20 @@ def proxy_statistics(epoch: int, proxies: Tensor, gradient: Tensor, observed: in
 
 
 class ProxyDrift(Study):
-    line = "Norms, gradients and distances of proxies while VGG11-BN trains on 8 of the 10 classes of CIFAR-10"
+    """One training, measured after each epoch."""
+
+    line = (
+        "Norms, gradients and distances of proxies while VGG11-BN trains on 8 of the 10 classes of "
+        "CIFAR-10"
+    )
     paper = "The figure of the change of observed and missing classes' proxies (Sect. 5.1.1)"
 
     def cuts(self, scale: Scale) -> list[str]:
         return shown_cuts(SIZES[scale], EPOCHS, NET)
 
     def work(self, choice: Choice) -> list[Drift]:
-        return [
-            Drift(
-                classes=OBSERVED,
-                lr=0.03,
-                seed=seed,
-                data_dir=choice.data_dir,
-                **SIZES[choice.scale],
-            )
-            for seed in choice.seeds
-        ]
+        size = SIZES[choice.scale] | {"data_dir": choice.data_dir}
+        return [Drift(classes=OBSERVED, lr=0.03, seed=seed, **size) for seed in choice.seeds]
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         return [
@@ -104,6 +96,10 @@ class ProxyDrift(Study):
 
     def report(self, rows: list[Row]) -> Report:
         return Report({"epochs": epoch_table(rows)}, {"proxies": figure(rows)}, findings(rows))
+
+    def claims(self) -> list[Claim]:
+        text = "Proxies of missing classes are pushed early and collapse"
+        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
 
 
 STUDIES.add("proxy-drift")(ProxyDrift())
@@ -120,88 +116,106 @@ def curve(rows: list[Row], what: str, group: str, label: int | None = None) -> d
     }
 
 
+def groups_of(rows: list[Row], what: str) -> list[str]:
+    """The groups of classes, or pairs of groups, that a number is measured of."""
+    return names_of([r for r in rows if r["what"] == what], "group")
+
+
 def figure(rows: list[Row]) -> Figure:
-    made = Figure(figsize=(11, 3.6), layout="constrained")
+    """Norms, gradients and distances by epoch."""
+    drawn = Figure(figsize=(11, 3.6), layout="constrained")
     titles = {
         "norm": "Norm of proxies",
         "gradient": "Norm of the epoch's summed gradient",
         "distance": "Mean distance between proxies",
     }
-    for axes, (what, title) in zip(made.subplots(1, 3), titles.items(), strict=True):
-        for group in dict.fromkeys(r["group"] for r in rows if r["what"] == what):
-            for c in sorted(
-                {
-                    r["class"]
-                    for r in rows
-                    if r["what"] == what and r["group"] == group and r["class"] is not None
-                }
-            ):
-                its = curve(rows, what, group, c)
-                axes.plot(
-                    list(its), list(its.values()), color=COLORS[group], linewidth=0.6, alpha=0.35
-                )
-            its = curve(rows, what, group)
-            dash = "--" if group in ("missing", "M-M") else ":" if group == "O-M" else "-"
-            axes.plot(
-                list(its), list(its.values()), dash, color=COLORS[group], linewidth=2, label=group
-            )
+    for axes, (what, title) in zip(drawn.subplots(1, 3), titles.items(), strict=True):
+        for group in groups_of(rows, what):
+            draw(axes, rows, what, group)
         axes.set_title(title, loc="left", fontsize=11)
-        axes.set_xlabel("epoch" if what == "distance" else "epoch (thin: one class; thick: mean)")
+        distance = what == "distance"
+        axes.set_xlabel("epoch" if distance else "epoch (thin: one class; thick: mean)")
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(
-            frameon=False,
-            fontsize=9,
-            title="O observed, M missing" if what == "distance" else "classes",
-            title_fontsize=8,
-        )
+        legend = "O observed, M missing" if distance else "classes"
+        axes.legend(frameon=False, fontsize=9, title=legend, title_fontsize=8)
         bare(axes)
-    return made
+    return drawn
+
+
+def draw(axes: Axes, rows: list[Row], what: str, group: str) -> None:
+    """A thin line for each class, a thick one for their mean."""
+    mine = [r for r in rows if (r["what"], r["group"]) == (what, group)]
+    for label in sorted({r["class"] for r in mine if r["class"] is not None}):
+        values = curve(rows, what, group, label)
+        look: dict[str, Any] = {"color": COLORS[group], "linewidth": 0.6, "alpha": 0.35}
+        axes.plot(list(values), list(values.values()), **look)
+    values = curve(rows, what, group)
+    dash = "--" if group in ("missing", "M-M") else ":" if group == "O-M" else "-"
+    look = {"color": COLORS[group], "linewidth": 2, "label": group}
+    axes.plot(list(values), list(values.values()), dash, **look)
 
 
 def epoch_table(rows: list[Row]) -> Table:
-    columns = [
-        (what, group)
-        for what in ("norm", "gradient", "distance")
-        for group in dict.fromkeys(r["group"] for r in rows if r["what"] == what)
-    ]
-    curves = [curve(rows, *column) for column in columns]
+    """All means, epoch by epoch."""
+    names = [(w, g) for w in ("norm", "gradient", "distance") for g in groups_of(rows, w)]
+    curves = [curve(rows, *name) for name in names]
     lines = [
-        [str(epoch), *(f"{its[epoch]:.3g}" if epoch in its else "-" for its in curves)]
+        [str(epoch), *(f"{values[epoch]:.3g}" if epoch in values else "-" for values in curves)]
         for epoch in curves[0]
     ]
-    return Table(
-        "Means over classes after each epoch (0: before training)",
-        ["epoch", *(f"{w} {g}" for w, g in columns)],
-        lines,
+    head = ["epoch", *(f"{what} {group}" for what, group in names)]
+    return Table("Means over classes after each epoch (0: before training)", head, lines)
+
+
+def findings(rows: list[Row]) -> list[Finding]:
+    """The paper's three statements of this figure; none before the first epoch."""
+    if not any(r["epoch"] for r in rows):
+        return []
+    return [slightly_smaller(rows), pushed_early(rows), collapsed(rows)]
+
+
+def slightly_smaller(rows: list[Row]) -> Finding:
+    """After every epoch; in part: after the last."""
+    missing, observed = curve(rows, "norm", "missing"), curve(rows, "norm", "observed")
+    last = max(missing)
+    below = [missing[epoch] < observed[epoch] for epoch in range(1, last + 1)]
+    numbers = (
+        f"After {last} epochs the mean norm is {missing[last]:.2f} for missing and "
+        f"{observed[last]:.2f} for observed classes"
+    )
+    statement = "The paper's 'slightly smaller than the observed classes'"
+    return Finding(statement, Verdict.of(all(below), below[-1]), numbers)
+
+
+def pushed_early(rows: list[Row]) -> Finding:
+    """The first gradient is the largest and at most a tenth is left; in part: a half."""
+    missing, observed = curve(rows, "gradient", "missing"), curve(rows, "gradient", "observed")
+    last = max(missing)
+    left, first_largest = missing[last] / missing[1], missing[1] == max(missing.values())
+    numbers = (
+        f"The mean gradient norm of missing classes goes from {missing[1]:.3g} in the first epoch "
+        f"to {missing[last]:.3g} in epoch {last} ({100 * left:.0f}%; observed classes: "
+        f"{observed[last]:.3g})"
+    )
+    statement = "The paper's 'large in the beginning and nearly zero after convergence'"
+    return Finding(
+        statement, Verdict.of(first_largest and left <= NEARLY_ZERO, left <= 0.5), numbers
     )
 
 
-def findings(rows: list[Row]) -> list[str]:
-    """The paper's three statements of this figure."""
-    norm = {group: curve(rows, "norm", group) for group in ("observed", "missing")}
-    last = max(norm["missing"])
-    below = [norm["missing"][epoch] < norm["observed"][epoch] for epoch in range(1, last + 1)]
-    gradient = curve(rows, "gradient", "missing")
-    fallen, first_largest = gradient[last] / gradient[1], gradient[1] == max(gradient.values())
-    apart = {pair: curve(rows, "distance", pair) for pair in ("O-O", "M-M")}
-    beside, left = apart["M-M"][1] / apart["O-O"][1], apart["M-M"][1] / apart["M-M"][0]
-    return [
-        f"After {last} epochs the mean norm is {norm['missing'][last]:.2f} for missing and "
-        f"{norm['observed'][last]:.2f} for observed "
-        "classes. The paper's 'slightly smaller than the observed classes': "
-        f"{verdict(all(below), below[-1])}.",
-        f"The mean gradient norm of missing classes goes from {gradient[1]:.3g} in the first epoch "
-        f"to {gradient[last]:.3g} in epoch {last} "
-        f"({100 * fallen:.0f}%; observed classes: "
-        f"{curve(rows, 'gradient', 'observed')[last]:.3g}). The paper's 'large in the beginning "
-        "and nearly zero after convergence': "
-        f"{verdict(first_largest and fallen <= NEARLY_ZERO, fallen <= 0.5)}.",
-        f"The M-M distance goes from {apart['M-M'][0]:.3f} before training to "
-        f"{apart['M-M'][1]:.3f} after one epoch "
-        f"({100 * left:.0f}% of it is left; O-O is {apart['O-O'][1]:.3f} then) and to "
-        f"{apart['M-M'][last]:.3f} after {last} epochs. "
+def collapsed(rows: list[Row]) -> Finding:
+    """Missing proxies are close after one epoch, beside observed ones; in part: after the last."""
+    missing, observed = curve(rows, "distance", "M-M"), curve(rows, "distance", "O-O")
+    last = max(missing)
+    numbers = (
+        f"The M-M distance goes from {missing[0]:.3f} before training to {missing[1]:.3f} after "
+        f"one epoch ({100 * missing[1] / missing[0]:.0f}% of it is left; O-O is {observed[1]:.3f} "
+        f"then) and to {missing[last]:.3f} after {last} epochs"
+    )
+    statement = (
         "The paper's 'nearly zero even after only one training epoch', taken as a tenth of O-O or "
-        "less: "
-        f"{verdict(beside <= NEARLY_ZERO, apart['M-M'][last] <= NEARLY_ZERO * apart['O-O'][last])}.",
-    ]
+        "less"
+    )
+    early, late = (missing[epoch] <= NEARLY_ZERO * observed[epoch] for epoch in (1, last))
+    return Finding(statement, Verdict.of(early, late), numbers)

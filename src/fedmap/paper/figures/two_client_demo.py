@@ -16,9 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from fedmap.client import Client, Training, correct_answers
 from fedmap.federation import Federation
 from fedmap.methods import Method, Server, Upload, Values, find_method, tensor
-from fedmap.paper.central import Step, Stepwise, shown_cuts, verdict
+from fedmap.paper.central import Step, Stepwise, shown_cuts
 from fedmap.paper.figures.missing_features import View, draw, in_the_plane, key, point
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study
+from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.random import generator
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
@@ -30,6 +31,7 @@ METHODS: dict[str, tuple[str, float | None]] = {
     "MAP, α = 0.9": ("map", 0.9),
     "MAP, α = 0.1": ("map", 0.1),
 }
+PLAIN, *OURS = METHODS
 ROUNDS, EPOCHS = 10, 5
 SIZES: dict[Scale, dict[str, Any]] = {
     "paper": {"data": "mnist", "rounds": ROUNDS, "epochs": EPOCHS},
@@ -42,6 +44,8 @@ MOMENTS = {
     "local": "after client A's training",
     "aggregate": "aggregated, every class",
 }
+MUCH_WORSE = 5  # points
+DOWNLOADED, PERSONAL = "#B3262E", "#2A7F9E"  # colors of client A's two models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,34 +144,36 @@ class Demo(Stepwise):
         return self.seconds_a_batch() * self.epochs * 1.1 * len(self.dataset.train_y) / self.batch
 
 
-def named(whose: str, values: Values) -> Values:
-    return {f"{whose}.{name}": value for name, value in values.items()}
+def named(owner: str, values: Values) -> Values:
+    """The values under names that begin with their owner's."""
+    return {f"{owner}.{name}": value for name, value in values.items()}
 
 
-def part(values: Values, whose: str) -> Values:
+def part(values: Values, owner: str) -> Values:
+    """What `named` put there for this owner."""
     return {
-        name.removeprefix(f"{whose}."): value
+        name.removeprefix(f"{owner}."): value
         for name, value in values.items()
-        if name.startswith(f"{whose}.")
+        if name.startswith(f"{owner}.")
     }
 
 
 class TwoClientDemo(Study):
-    line = "Two clients with the digits 0-4 and 5-9: features, proxies and the drop after each download, FedAvg above MAP"
+    """FedAvg, and MAP with two values of alpha."""
+
+    line = (
+        "Two clients with the digits 0-4 and 5-9: features, proxies and the drop after each "
+        "download, FedAvg above MAP"
+    )
     paper = "The figure of the FL demo (Sect. 5.1.3)"
 
     def cuts(self, scale: Scale) -> list[str]:
         rounds = SIZES[scale]["rounds"]
-        return shown_cuts(SIZES[scale], EPOCHS) + (
-            [f"{rounds} rounds instead of {ROUNDS}"] if rounds < ROUNDS else []
-        )
+        fewer = [f"{rounds} rounds instead of {ROUNDS}"] if rounds < ROUNDS else []
+        return shown_cuts(SIZES[scale], EPOCHS) + fewer
 
     def work(self, choice: Choice) -> list[Demo]:
-        given: dict[str, Any] = {
-            "net": "lenet-2d",
-            "lr": 0.01,
-            "data_dir": choice.data_dir,
-        } | SIZES[choice.scale]
+        given = SIZES[choice.scale] | {"net": "lenet-2d", "lr": 0.01, "data_dir": choice.data_dir}
         return [
             Demo(title=title, method=method, alpha=alpha, seed=seed, **given)
             for seed in choice.seeds
@@ -185,36 +191,36 @@ class TwoClientDemo(Study):
     def report(self, rows: list[Row]) -> Report:
         return Report({"accuracy": accuracy_table(rows)}, {"demo": figure(rows)}, findings(rows))
 
+    def claims(self) -> list[Claim]:
+        text = "After a download the local accuracy drops, and MAP cures it"
+        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
+
 
 STUDIES.add("two-client-demo")(TwoClientDemo())
 
 
 def titles(rows: list[Row]) -> list[str]:
+    """The methods that have numbers, in the figure's order."""
     there = {r["method"] for r in rows}
     return [title for title in METHODS if title in there]
 
 
 def accuracies(rows: list[Row], method: str, moment: str, client: str | None = "A") -> list[float]:
     """By round, the mean over seeds."""
-    its = [
-        r
-        for r in rows
-        if (r["kind"], r["method"], r["moment"], r["client"])
-        == ("accuracy", method, moment, client)
-    ]
-    return [
-        mean(r["x"] for r in its if r["round"] == number)
-        for number in sorted({r["round"] for r in its})
-    ]
+    wanted = ("accuracy", method, moment, client)
+    names = ("kind", "method", "moment", "client")
+    by_round: dict[int, list[float]] = {}
+    for r in rows:
+        if tuple(r[name] for name in names) == wanted:
+            by_round.setdefault(r["round"], []).append(r["x"])
+    return [mean(by_round[number]) for number in sorted(by_round)]
 
 
 def drops(rows: list[Row], method: str, client: str = "A") -> list[float]:
     """What a client loses with each download: its personal model of one round above the download of
     the next."""
-    after, before = (
-        accuracies(rows, method, "personal", client),
-        accuracies(rows, method, "download", client),
-    )
+    after = accuracies(rows, method, "personal", client)
+    before = accuracies(rows, method, "download", client)
     return [a - b for a, b in zip(after, before[1:], strict=False)]
 
 
@@ -224,54 +230,34 @@ def shown(rows: list[Row]) -> int:
 
 
 def view(rows: list[Row], method: str, moment: str, seed: int) -> View:
+    """What a model sees at a moment of the round that is looked at."""
     mine = [r for r in rows if (r["method"], r["moment"], r["seed"]) == (method, moment, seed)]
     classes = sum(r["kind"] == "proxy" for r in mine)
     return View(mine, set(range(classes if moment == "aggregate" else classes // 2)))
 
 
 def figure(rows: list[Row]) -> Figure:
-    """A row a method, the first seed: three pictures of the plane, then the accuracies."""
+    """A row for each method, the first seed: three pictures of the plane, then the accuracies."""
     methods, first = titles(rows), min(r["seed"] for r in rows)
-    made = Figure(figsize=(14, 3.5 * len(methods) + 0.4), layout="constrained")
-    grid = made.subplots(
-        len(methods),
-        1 + len(MOMENTS),
-        squeeze=False,
-        gridspec_kw={"width_ratios": [1] * len(MOMENTS) + [1.15]},
-    )
+    drawn = Figure(figsize=(14, 3.5 * len(methods) + 0.4), layout="constrained")
+    widths = {"width_ratios": [1] * len(MOMENTS) + [1.15]}
+    grid = drawn.subplots(len(methods), 1 + len(MOMENTS), squeeze=False, gridspec_kw=widths)
     for method, line in zip(methods, grid, strict=True):
         for axes, (moment, title) in zip(line, MOMENTS.items(), strict=False):
-            seen = view(rows, method, moment, first)
-            draw(axes, seen)
+            draw(axes, view(rows, method, moment, first))
             axes.set_title(f"Round {shown(rows)}: {title}", loc="left", fontsize=10)
-            axes.set_xlabel("feature 1", fontsize=8)
-            axes.set_ylabel("feature 2", fontsize=8)
-        segments(
-            line[-1], accuracies(rows, method, "download"), accuracies(rows, method, "personal")
-        )
+        downloaded, personal = (accuracies(rows, method, m) for m in ("download", "personal"))
+        segments(line[-1], downloaded, personal)
         line[-1].set_title("Client A, its own test images", loc="left", fontsize=10)
-        line[0].annotate(
-            method,
-            (-0.24, 0.5),
-            xycoords="axes fraction",
-            rotation=90,
-            ha="center",
-            va="center",
-            fontsize=12,
-            weight="bold",
-        )
+        look = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 12, "weight": "bold"}
+        line[0].annotate(method, (-0.24, 0.5), xycoords="axes fraction", **look)
     low = min(min(axes.get_ylim()) for axes in grid[:, -1])
     for axes in grid[:, -1]:
         axes.set_ylim(low, 101)
-    dots = {"downloaded model": "#B3262E", "personal model": "#2A7F9E"}
-    key(
-        made,
-        *(
-            Line2D([], [], color=color, marker="o", linestyle="", markersize=5, label=label)
-            for label, color in dots.items()
-        ),
-    )
-    return made
+    dots = {"downloaded model": DOWNLOADED, "personal model": PERSONAL}
+    dot: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 5}
+    key(drawn, *(Line2D([], [], color=c, label=label, **dot) for label, c in dots.items()))
+    return drawn
 
 
 def segments(axes: Axes, downloaded: list[float], personal: list[float]) -> None:
@@ -279,23 +265,13 @@ def segments(axes: Axes, downloaded: list[float], personal: list[float]) -> None
     download."""
     rounds, within = np.arange(1, len(personal) + 1), 0.6
     for i, number in enumerate(rounds):
-        axes.plot(
-            [number, number + within],
-            [downloaded[i], personal[i]],
-            "-",
-            color="#2A7F9E",
-            linewidth=1.8,
-        )
+        inside, heights = [number, number + within], [downloaded[i], personal[i]]
+        axes.plot(inside, heights, "-", color=PERSONAL, linewidth=1.8)
         if i + 1 < len(rounds):
-            axes.plot(
-                [number + within, number + 1],
-                [personal[i], downloaded[i + 1]],
-                ":",
-                color="#B3262E",
-                linewidth=1.4,
-            )
-    axes.plot(rounds, downloaded, "o", color="#B3262E", markersize=4)
-    axes.plot(rounds + within, personal, "o", color="#2A7F9E", markersize=4)
+            between, heights = [number + within, number + 1], [personal[i], downloaded[i + 1]]
+            axes.plot(between, heights, ":", color=DOWNLOADED, linewidth=1.4)
+    axes.plot(rounds, downloaded, "o", color=DOWNLOADED, markersize=4)
+    axes.plot(rounds + within, personal, "o", color=PERSONAL, markersize=4)
     axes.set_xlabel("round (solid: local training; dotted: next download)", fontsize=8)
     axes.set_ylabel("accuracy, %", fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -304,6 +280,7 @@ def segments(axes: Axes, downloaded: list[float], personal: list[float]) -> None
 
 
 def accuracy_table(rows: list[Row]) -> Table:
+    """One line for each method."""
     head = [
         "method",
         "client A, downloaded",
@@ -321,79 +298,83 @@ def accuracy_table(rows: list[Row]) -> Table:
             for client in CLIENTS
         )
         whole = accuracies(rows, method, "aggregate", None)
-        lines.append(
-            [
-                method,
-                *(
-                    f"{value:.1f}"
-                    for value in (
-                        *a,
-                        mean(drops(rows, method)),
-                        *b,
-                        whole[shown(rows) - 1],
-                        whole[-1],
-                    )
-                ),
-            ]
-        )
-    return Table(
+        values = (*a, mean(drops(rows, method)), *b, whole[shown(rows) - 1], whole[-1])
+        lines.append([method, *(f"{value:.1f}" for value in values)])
+    caption = (
         "Accuracy in %: of the clients on their own test images, mean of the rounds; of the global "
-        "model on every class",
-        head,
-        lines,
+        "model on every class"
     )
+    return Table(caption, head, lines)
 
 
-def findings(rows: list[Row]) -> list[str]:
-    """The paper's statements of this figure."""
-    methods = titles(rows)
-    if methods != list(METHODS):
+def findings(rows: list[Row]) -> list[Finding]:
+    """The paper's four statements of this figure; none where a method is missing."""
+    if titles(rows) != list(METHODS):
         return []
-    plain, *ours = methods
-    lost = drops(rows, plain)
-    means = {
-        client: {method: mean(drops(rows, method, client)) for method in methods}
-        for client in CLIENTS
-    }
-    seeds = sorted({r["seed"] for r in rows})
+    return [much_worse(rows), mitigated(rows), not_suppressed(rows), more_discriminative(rows)]
 
-    def ratio(method: str) -> float:
-        seen = [view(rows, method, "local", seed) for seed in seeds]
-        return mean(its.norm(its.missing) / its.norm(its.observed) for its in seen)
 
-    ratios = {method: ratio(method) for method in methods}
-    whole = {
-        method: accuracies(rows, method, "aggregate", None)[shown(rows) - 1] for method in methods
-    }
-
-    def told(its: dict[str, float], form: str) -> str:
-        return ", ".join(
-            f"{value:{form}} with {method.replace(',', '')}" for method, value in its.items()
-        )
-
-    def better(its: dict[str, float], sign: int) -> str:
-        gains = [sign * (its[method] - its[plain]) > 0 for method in ours]
-        return verdict(all(gains), any(gains))
-
-    return [
+def much_worse(rows: list[Row]) -> Finding:
+    """By five points on average; in part: by anything."""
+    lost = drops(rows, PLAIN)
+    numbers = (
         "With FedAvg, client A's downloaded model is worse than its personal model of the round "
-        f"before in {sum(d > 0 for d in lost)} of "
-        f"{len(lost)} rounds, by {mean(lost):.1f} points on average and {max(lost):.1f} at most. "
-        "The paper's 'could be much worse than the "
-        "last personalized model', taken as 5 points on average: "
-        f"{verdict(mean(lost) >= 5, mean(lost) > 0)}.",
-        # The verdict is on the client that the paper shows; the other one is told beside it.
+        f"before in {sum(drop > 0 for drop in lost)} of {len(lost)} rounds, by {mean(lost):.1f} "
+        f"points on average and {max(lost):.1f} at most"
+    )
+    statement = (
+        "The paper's 'could be much worse than the last personalized model', taken as "
+        f"{MUCH_WORSE} points on average"
+    )
+    return Finding(statement, Verdict.of(mean(lost) >= MUCH_WORSE, mean(lost) > 0), numbers)
+
+
+def mitigated(rows: list[Row]) -> Finding:
+    """The verdict is on the client that the paper shows; the other one is named beside it."""
+    a, b = ({m: mean(drops(rows, m, client)) for m in METHODS} for client in CLIENTS)
+    numbers = (
         "Mean drop from client A's personal model to its next download, in points: "
-        f"{told(means['A'], '.1f')} (client B: "
-        f"{told(means['B'], '.1f')}; the personal model itself, which a client of MAP keeps, loses "
-        "nothing). "
-        "The paper's 'MAP could mitigate the performance degradation', on client A: "
-        f"{better(means['A'], -1)}.",
+        f"{in_words(a, '.1f')} (client B: {in_words(b, '.1f')}; the personal model itself, which a "
+        "client of MAP keeps, loses nothing)"
+    )
+    statement = "The paper's 'MAP could mitigate the performance degradation', on client A"
+    return Finding(statement, better(a, -1), numbers)
+
+
+def not_suppressed(rows: list[Row]) -> Finding:
+    """The norm of missing classes' proxies beside the others', mean over seeds."""
+    seeds = sorted({r["seed"] for r in rows})
+    ratios = {}
+    for method in METHODS:
+        seen = [view(rows, method, "local", seed) for seed in seeds]
+        ratios[method] = mean(v.norm(v.missing) / v.norm(v.observed) for v in seen)
+    numbers = (
         f"After client A's training in round {shown(rows)}, the norm of missing classes' proxies "
-        "beside that of observed ones: "
-        f"{told(ratios, '.2f')}. The paper's 'suppressed towards zero in FedAvg, while MAP can "
-        f"alleviate this': {better(ratios, 1)}.",
-        f"Accuracy of the aggregated model of round {shown(rows)} on every class, in %: "
-        f"{told(whole, '.1f')}. "
-        f"The paper's 'MAP can get more discriminative proxies': {better(whole, 1)}.",
-    ]
+        f"beside that of observed ones: {in_words(ratios, '.2f')}"
+    )
+    statement = "The paper's 'suppressed towards zero in FedAvg, while MAP can alleviate this'"
+    return Finding(statement, better(ratios, 1), numbers)
+
+
+def more_discriminative(rows: list[Row]) -> Finding:
+    """The aggregated model's accuracy in the round that is looked at."""
+    number = shown(rows)
+    whole = {m: accuracies(rows, m, "aggregate", None)[number - 1] for m in METHODS}
+    numbers = (
+        f"Accuracy of the aggregated model of round {number} on every class, in %: "
+        f"{in_words(whole, '.1f')}"
+    )
+    statement = "The paper's 'MAP can get more discriminative proxies'"
+    return Finding(statement, better(whole, 1), numbers)
+
+
+def in_words(values: dict[str, float], form: str) -> str:
+    """Each method's value, as in "0.45 with FedAvg"."""
+    return ", ".join(f"{x:{form}} with {m.replace(',', '')}" for m, x in values.items())
+
+
+def better(values: dict[str, float], sign: int) -> Verdict:
+    """MAP is above FedAvg (sign 1) or below it (-1) with both values of alpha; in part: with
+    one."""
+    gains = [sign * (values[method] - values[PLAIN]) > 0 for method in OURS]
+    return Verdict.of(all(gains), any(gains))

@@ -1,6 +1,4 @@
-"""Engines: what runs the tasks of a round. `InProcess` runs them here; `Pool` runs them in N
-processes with one torch thread each. Both give the same bits, because no task depends on where or
-in which order it runs."""
+"""The engine that runs tasks in forked processes on this machine, with one torch thread each."""
 
 import contextlib
 import ctypes
@@ -12,91 +10,52 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from typing import Protocol
 
 import torch
 
 from fedmap.errors import DivergenceError, FedmapError
-from fedmap.methods import Values
-from fedmap.simulate.memory import ALIGNMENT, Layout, Memory
-from fedmap.simulate.tasks import Reply, Workshop
+from fedmap.simulate.engines.base import ENGINES, do_and_keep, failure
+from fedmap.simulate.memory import Memory
+from fedmap.simulate.store import StateStore
+from fedmap.simulate.tasks import Reply, Setup, TaskName
+from fedmap.values import ALIGNMENT, Layout, Values
 
 KEY = struct.Struct("<q")
 NO_KEY = -1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt
 
 
-class Engine(Protocol):
-    """Runs one task for each key; replies come in the order of the keys and are valid until the
-    next call."""
+@ENGINES.add("fork")
+class ForkEngine:
+    """As many forked processes as the settings have workers. They inherit data, method and store.
+    What goes down lies in one shared memory, what comes back in one for each worker; only names,
+    shapes and numbers go through the pipes, once a call. Workers take their tasks themselves, from
+    a memory that has the keys, so that none waits for the parent. They also write the states that
+    clients leave into the store themselves."""
 
-    def map(self, task: str, round: int, keys: Sequence[int], down: Values) -> list[Reply]: ...
-
-    def close(self) -> None: ...
-
-
-def failure(task: str, round: int, key: int, text: str) -> FedmapError:
-    what = f"part {key} of the global test set" if task == "evaluate" else f"client {key}"
-    return FedmapError(f"{what} failed in round {round}:\n{text.rstrip()}")
-
-
-class InProcess:
-    """One task after the other in this process."""
-
-    def __init__(self, workshop: Workshop) -> None:
-        self.workshop = workshop
-
-    def map(self, task: str, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
-        replies = []
-        for key in keys:
-            try:
-                replies.append(self.workshop.do(task, round, key, down))
-            except FedmapError:
-                raise
-            except Exception as wrong:
-                raise failure(task, round, key, traceback.format_exc()) from wrong
-        return replies
-
-    def close(self) -> None:
-        pass
-
-
-class Pool:
-    """N forked processes. They inherit data, method and store; what goes down lies in one shared
-    memory, what comes back in one for each worker; only names, shapes and numbers go through the
-    pipes, once a call. Workers take their tasks themselves, from a memory that has the keys, so
-    that none waits for the parent."""
-
-    def __init__(self, workshop: Workshop, workers: int) -> None:
-        self.workshop = workshop
+    def __init__(self, setup: Setup, store: StateStore) -> None:
+        self._samples = setup.federation.counts.sum(1).tolist()
         self._down, self._keys = Memory(), Memory()
-        self._outboxes = [Memory() for _ in range(workers)]
+        self._outboxes = [Memory() for _ in range(setup.settings.workers)]
         self._pipes: list[Connection] = []
         self._processes: list[ForkProcess] = []
         context = multiprocessing.get_context("fork")
         for outbox in self._outboxes:
-            ours, theirs = context.Pipe()
+            ours, other = context.Pipe()
             self._pipes.append(ours)
-            given = (
-                workshop,
-                os.getpid(),
-                theirs,
-                list(self._pipes),
-                self._down,
-                self._keys,
-                outbox,
-            )
-            process = context.Process(target=_work, args=given, daemon=True)
+            memories = (self._down, self._keys, outbox)
+            arguments = (setup, store, os.getpid(), other, list(self._pipes), *memories)
+            process = context.Process(target=_work, args=arguments, daemon=True)
             process.start()
             self._processes.append(process)
-            theirs.close()
+            other.close()
 
-    def map(self, task: str, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
+    def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
+        """Run one task for each key."""
         layout = Layout.of(down)
         layout.write(down, self._down.room(layout.nbytes))
         # The longest task first: a long one that starts last would leave the other workers waiting.
-        samples = self.workshop.federation.counts.sum(1).tolist()
-        order = keys if task == "evaluate" else sorted(keys, key=lambda client: -samples[client])
+        order = keys if task == "evaluate" else sorted(keys, key=lambda k: -self._samples[k])
         self._keys.offer(b"".join(KEY.pack(key) for key in order))
         for pipe, outbox in zip(self._pipes, self._outboxes, strict=True):
             KEY.pack_into(outbox.room(KEY.size), 0, NO_KEY)
@@ -105,9 +64,8 @@ class Pool:
         replies: dict[int, Reply] = {}
         working = dict(enumerate(self._pipes))
         while working:
-            ready = wait(
-                [*working.values(), *(self._processes[worker].sentinel for worker in working)]
-            )
+            ends = [self._processes[worker].sentinel for worker in working]
+            ready = wait([*working.values(), *ends])
             for worker, pipe in list(working.items()):
                 if pipe in ready:
                     replies |= {reply.key: reply for reply in self._receive(worker, task, round)}
@@ -116,7 +74,7 @@ class Pool:
                     raise self._died(worker, task, round)
         return [replies[key] for key in keys]
 
-    def _receive(self, worker: int, task: str, round: int) -> list[Reply]:
+    def _receive(self, worker: int, task: TaskName, round: int) -> list[Reply]:
         try:
             kind, answer = self._pipes[worker].recv()
         except (EOFError, ConnectionResetError):
@@ -134,28 +92,27 @@ class Pool:
     ) -> Reply:
         memory = self._outboxes[worker].room(places[-1][0].nbytes + places[-1][1])
         up, result = (layout.read(memory, start) for layout, start in places)
-        return Reply(key, numbers, up, result)
+        return Reply(key, numbers, up=up, result=result)
 
     def _key(self, worker: int) -> int:
         """What the worker has taken last in this call."""
         return int(KEY.unpack_from(self._outboxes[worker].room(KEY.size))[0])
 
-    def _died(self, worker: int, task: str, round: int) -> FedmapError:
+    def _died(self, worker: int, task: TaskName, round: int) -> FedmapError:
         self._processes[worker].join(5)
         code = self._processes[worker].exitcode
-        how = (
-            f"was ended by signal {-code} ({signal.Signals(-code).name})"
-            if code is not None and code < 0
-            else f"ended with exit code {code}"
-        )
+        how = f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
         key = self._key(worker)
         if key == NO_KEY:
             return FedmapError(f"a worker process {how} between two tasks")
         return failure(task, round, key, f"its worker process {how}")
 
     def close(self) -> None:
+        """End the workers: they hold nothing that needs saving."""
         for process in self._processes:
-            process.kill()  # a worker holds nothing that needs saving
+            process.kill()
         for process in self._processes:
             process.join()
         for pipe in self._pipes:
@@ -163,47 +120,39 @@ class Pool:
 
 
 def _work(
-    workshop: Workshop,
+    setup: Setup,
+    store: StateStore,
     parent: int,
     pipe: Connection,
-    parents: list[Connection],
+    inherited: list[Connection],
     down: Memory,
     keys: Memory,
     outbox: Memory,
 ) -> None:
     """A worker's life: do tasks as long as there are keys, put tensors into the outbox and at last
     numbers into the pipe; end when the parent is gone."""
-    for inherited in parents:
-        inherited.close()  # else the pipe's end would never be seen after the parent's death
+    for other in inherited:
+        other.close()  # else the pipe's end would never be seen after the parent's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     torch.set_num_threads(1)
     _keep_memory()
     try:
         while True:
             task, round, layout = pipe.recv()
-            # the parent is done with what the last call left in the outbox
-            done, end = ([], ALIGNMENT)
             try:
+                # The parent is done with what the last call left in the outbox.
+                done, end = [], ALIGNMENT
                 while (packed := keys.take(KEY.size)) and os.getppid() == parent:
                     outbox.room(KEY.size)[: KEY.size] = packed
-                    reply = workshop.do(
-                        task, round, KEY.unpack(packed)[0], layout.read(down.room(layout.nbytes))
-                    )
-                    places = []
-                    for values in (reply.up, reply.result):
-                        place = Layout.of(values)
-                        place.write(values, outbox.room(end + place.nbytes), end)
-                        places.append((place, end))
-                        end += place.nbytes
-                    done.append((reply.key, reply.numbers, places))
+                    values = layout.read(down.room(layout.nbytes))
+                    (key,) = KEY.unpack(packed)
+                    reply = do_and_keep(setup, store, task, round, key, values)
+                    places, end = _put(outbox, end, reply)
+                    done.append((key, reply.numbers, places))
                 pipe.send(("done", done))
             except FedmapError as sentence:
-                pipe.send(
-                    (
-                        "diverged" if isinstance(sentence, DivergenceError) else "sentence",
-                        str(sentence),
-                    )
-                )
+                diverged = isinstance(sentence, DivergenceError)
+                pipe.send(("diverged" if diverged else "sentence", str(sentence)))
             except Exception:
                 pipe.send(("traceback", traceback.format_exc()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -212,11 +161,22 @@ def _work(
         os._exit(0)  # no clean-up of what belongs to the parent
 
 
+def _put(outbox: Memory, end: int, reply: Reply) -> tuple[list[tuple[Layout, int]], int]:
+    """Write a reply's tensors into the outbox; where they lie, and where the next ones may."""
+    places = []
+    for values in (reply.up, reply.result):
+        layout = Layout.of(values)
+        layout.write(values, outbox.room(end + layout.nbytes), end)
+        places.append((layout, end))
+        end += layout.nbytes
+    return places, end
+
+
 def _keep_memory() -> None:
     """Let the C library keep what is freed, up to a bound, for the next step: large activations
     would else go back to the system and come again page by page, up to a quarter of a deep net's
     time."""
-    # other libraries than glibc have no such setting
+    # Other libraries than glibc have no such setting.
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         for setting, size in ((M_MMAP_THRESHOLD, 32 << 20), (M_TRIM_THRESHOLD, 256 << 20)):

@@ -1,0 +1,1 @@
+"""What several official sets share: file layouts, and how their images are prepared."""

@@ -1,0 +1,32 @@
+"""Folders with one file of arrays for each client: what the readers of .npz and .parquet share. A
+file named test holds the shared test set."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedmap.data.dataset import Dataset
+from fedmap.data.own.arrays import TEST, Pair, combine, natural
+from fedmap.errors import FedmapError
+
+
+def list_files(folder: Path, suffix: str) -> list[Path]:
+    """The files of the clients and of the test set, in the natural order of their names."""
+    if not folder.is_dir():
+        raise FedmapError(
+            f"{folder}: there is no such folder; it should hold one *{suffix} file for each client"
+        )
+    files = [path for path in folder.glob(f"*{suffix}") if not path.name.startswith(".")]
+    if not any(path.stem != TEST for path in files):
+        raise FedmapError(f"{folder}: there is no client's *{suffix} file in this folder")
+    return sorted(files, key=lambda path: natural(path.stem))
+
+
+def combine_files(
+    folder: Path, pairs: dict[Path, Pair], kind: str, size: tuple[int, int]
+) -> Dataset:
+    """One Dataset from the samples and labels of each file."""
+    test = next((str(path) for path in pairs if path.stem == TEST), None)
+    # until here paths are the clients' names, so that error messages name the file
+    by_path = {str(path): pair for path, pair in pairs.items()}
+    data = combine(by_path, test, name=f"{kind}:{folder.absolute().name}", size=size)
+    return replace(data, client_names=tuple(path.stem for path in pairs if path.stem != TEST))

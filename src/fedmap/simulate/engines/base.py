@@ -1,0 +1,46 @@
+"""What an engine is: it runs the tasks of a round, somewhere. All engines give the same bits,
+because no task depends on where or in which order it runs."""
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from fedmap.errors import FedmapError
+from fedmap.registry import Registry
+from fedmap.simulate.store import StateStore
+from fedmap.simulate.tasks import Reply, Setup, TaskName, do
+from fedmap.values import Values
+
+
+class Engine(Protocol):
+    """Runs one task for each key. Replies come in the order of the keys and are valid until the
+    next call. The states that clients leave are in the store when a call returns."""
+
+    def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]: ...
+
+    def close(self) -> None: ...
+
+
+ENGINES: Registry[Callable[[Setup, StateStore], Engine]] = Registry("engine")
+
+
+def do_and_keep(
+    setup: Setup, store: StateStore, task: TaskName, round: int, key: int, down: Values
+) -> Reply:
+    """A task with the state that the client has kept. The one that it leaves goes from here into
+    the store, whichever process this is: it counts once the round is committed."""
+    reply = do(setup, task, round, key, down, {} if task == "evaluate" else store[key])
+    if task == "train":
+        store.put(key, round, reply.state)
+    return reply._replace(state={})
+
+
+def failure(task: TaskName, round: int, key: int, reason: str) -> FedmapError:
+    """The sentence for a task that did not come to its end."""
+    what = f"part {key} of the global test set" if task == "evaluate" else f"client {key}"
+    return FedmapError(f"{what} failed in round {round}:\n{reason.rstrip()}")
+
+
+def failed(task: TaskName, round: int, key: int) -> FedmapError:
+    """The same, with the traceback of what is being handled."""
+    return failure(task, round, key, traceback.format_exc())

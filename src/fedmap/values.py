@@ -1,0 +1,85 @@
+"""What moves between server and clients: dictionaries of tensors. A plain number is a tensor
+without dimensions. How such a dictionary lies in memory and in a file is said here too."""
+
+import mmap
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+Values = dict[str, Tensor]
+Buffer = mmap.mmap | bytearray
+ALIGNMENT = 64
+
+
+def number(value: float) -> Tensor:
+    """A plain number as a value: whole numbers as int64, others as float64."""
+    return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)
+
+
+def nbytes(values: Values) -> int:
+    """What a dictionary weighs on the way."""
+    return sum(tensor.nbytes for tensor in values.values())
+
+
+class Entry(NamedTuple):
+    """One tensor at an offset in some bytes."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+
+class Layout(NamedTuple):
+    """Where each entry of a dictionary lies in some bytes."""
+
+    entries: tuple[Entry, ...]
+    nbytes: int
+
+    @classmethod
+    def of(cls, values: Values) -> "Layout":
+        """The entries one after the other, each at an aligned place."""
+        entries, end = [], 0
+        for name, tensor in values.items():
+            entries.append(Entry(name, tensor.dtype, tuple(tensor.shape), end))
+            end += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
+        return cls(tuple(entries), end)
+
+    def write(self, values: Values, memory: Buffer, start: int = 0) -> None:
+        """Copy the dictionary into the memory."""
+        for view, tensor in zip(self.read(memory, start).values(), values.values(), strict=True):
+            view.copy_(tensor)
+
+    def read(self, memory: Buffer, start: int = 0) -> Values:
+        """The dictionary as views of the memory."""
+        return {entry.name: _view(entry, memory, start) for entry in self.entries}
+
+
+def _view(entry: Entry, memory: Buffer, start: int) -> Tensor:
+    count = prod(entry.shape)
+    if not count:
+        return torch.empty(entry.shape, dtype=entry.dtype)
+    flat = torch.frombuffer(memory, dtype=entry.dtype, count=count, offset=start + entry.offset)
+    return flat.view(entry.shape)
+
+
+def save(values: Values, notes: dict[str, str] | None = None) -> bytes:
+    """A dictionary as the content of a safetensors file, with notes in its header."""
+    tensors = {name: tensor.contiguous() for name, tensor in values.items()}
+    return safetensors.torch.save(tensors, notes or {})
+
+
+def load(path: Path) -> Values:
+    """The dictionary in a safetensors file."""
+    return safetensors.torch.load_file(path)
+
+
+def load_notes(path: Path) -> dict[str, str]:
+    """The notes in the header of a safetensors file."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        return dict(file.metadata() or {})

@@ -1,0 +1,140 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmap.paper import STUDIES
+from fedmap.paper.figures.femnist import curve, findings
+from fedmap.paper.finding import Verdict
+from fedmap.paper.study import Row
+
+FEMNIST = STUDIES["femnist"]
+FIRST, SECOND = FEMNIST.columns[:2]
+(EVERYWHERE,) = FEMNIST.claims()
+
+
+def rounds(
+    method: str, accuracies: list[float], column: str = FIRST, seed: int = 0, above: float = 20.0
+) -> list[Row]:
+    """Global accuracies by round; the personal ones are so much above."""
+    where = {"column": column, "method": method, "seed": seed}
+    return [
+        where | {"round": t, "global": accuracy, "personal": accuracy + above}
+        for t, accuracy in enumerate(accuracies, 1)
+    ]
+
+
+def test_work_is_the_chosen_fraction_and_epochs() -> None:
+    choice = FEMNIST.choice("paper", columns=["Q=0.3, E=5"], methods=["map"])
+    runs: Any = FEMNIST.work(choice)
+    (run,) = runs
+    assert (run.settings.fraction, run.settings.epochs) == (0.3, 5)
+
+
+def test_a_curve_is_the_mean_over_seeds_by_round() -> None:
+    rows = rounds("map", [10.0, 20.0]) + rounds("map", [30.0, 50.0], seed=1)
+    rows += rounds("fedavg", [0.0, 0.0]) + rounds("map", [0.0, 0.0], SECOND)
+    assert curve(rows, FIRST, "map", "global").tolist() == [20, 35]
+    assert curve(rows, FIRST, "map", "personal").tolist() == [40, 55]
+    assert len(curve(rows, SECOND, "fedavg", "global")) == 0
+
+
+def test_the_table_has_the_last_round_and_the_mean_of_the_last_ten() -> None:
+    accuracies = [100.0, 50.0, *[10.0] * 8, 30.0]  # of the last ten, the first is 50
+    table = FEMNIST.report(rounds("map", accuracies)).tables["femnist"]
+    assert table.lines == [[FIRST, "MAP", "30.0", "16.0", "50.0", "36.0"]]
+    assert table.caption == "FEMNIST, accuracy in %"
+
+
+def test_the_table_shows_what_is_there() -> None:
+    rows = rounds("fedavg", [1.0]) + rounds("map", [2.0]) + rounds("fedavg", [3.0], SECOND)
+    lines = FEMNIST.report(rows).tables["femnist"].lines
+    assert [line[:3] for line in lines] == [
+        [FIRST, "FedAvg", "1.0"],
+        [FIRST, "MAP", "2.0"],
+        [SECOND, "FedAvg", "3.0"],
+    ]
+
+
+def test_the_curves_are_drawn_smoothed_over_three_rounds() -> None:
+    rows = rounds("fedavg", [3.0, 5.0, 7.0, 15.0]) + rounds("map", [1.0, 1.0, 4.0, 4.0])
+    above, below = FEMNIST.report(rows).figures["curves"].axes
+    drawn = {line.get_label(): np.array(line.get_xydata()).tolist() for line in above.lines}
+    assert drawn == {
+        "FedAvg": [[1, 3], [2, 4], [3, 5], [4, 9]],
+        "MAP": [[1, 1], [2, 1], [3, 2], [4, 3]],
+    }
+    assert np.array(below.lines[0].get_ydata()).tolist() == [23, 24, 25, 29]
+    assert (above.get_ylabel(), below.get_ylabel()) == (
+        "global accuracy, %",
+        "personal accuracy, %",
+    )
+
+
+def test_every_column_has_its_place_in_the_figure() -> None:
+    rows = [r for i, c in enumerate(FEMNIST.columns) for r in rounds("map", [float(i)], c)]
+    figure = FEMNIST.report(rows).figures["curves"]
+    drawn = [float(np.array(axes.lines[0].get_ydata())[0]) for axes in figure.axes]
+    assert drawn == [0, 1, 2, 20, 21, 22, 3, 4, 5, 23, 24, 25]
+    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
+    assert titles == list(FEMNIST.columns)
+
+
+def settings(first: int, above: list[float]) -> list[Row]:
+    """MAP is ahead of FedAvg's global model in the first so many of four settings; its personal
+    models are so much above their global ones, FedAvg's by 20."""
+    rows = []
+    for i, column in enumerate(FEMNIST.columns[:4]):
+        rows += rounds("fedavg", [50.0], column)
+        rows += rounds("map", [51.0 if i < first else 49.0], column, above=above[i])
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("first", "above", "whole", "each"),
+    [
+        (4, [20.0] * 4, Verdict.HOLDS, (4, 4)),
+        (4, [0.0] * 4, Verdict.IN_PART, (4, 0)),
+        (3, [0.0] * 4, Verdict.IN_PART, (3, 0)),
+        (0, [30.0] * 3 + [0.0], Verdict.IN_PART, (0, 3)),
+        (2, [0.0] * 4, Verdict.FAILS, (2, 0)),
+        (0, [0.0] * 4, Verdict.FAILS, (0, 0)),
+    ],
+)
+def test_map_is_better_in_every_setting(
+    first: int, above: list[float], whole: Verdict, each: tuple[int, int]
+) -> None:
+    rows = settings(first, above)
+    finding = EVERYWHERE.judge(rows)
+    assert finding.verdict is whole
+    assert finding.numbers == "; ".join(
+        f"{goal}, mean of the last ten rounds: MAP is first in {n} of 4 settings"
+        for goal, n in zip(("global", "personal"), each, strict=True)
+    )
+    verdicts = [Verdict.of(n == 4, n > 2) for n in each]
+    assert [part.verdict for part in findings(rows)] == verdicts
+
+
+def test_the_report_carries_the_findings() -> None:
+    rows = settings(4, [20.0] * 4)
+    assert FEMNIST.report(rows).findings == findings(rows)
+
+
+def test_the_last_ten_rounds_decide() -> None:
+    early = [90.0] * 5 + [50.0] * 10
+    rows = rounds("fedavg", early) + rounds("map", [10.0] * 5 + [51.0] * 10)
+    assert EVERYWHERE.judge(rows).verdict is Verdict.HOLDS
+    ninth = [0.0, *[50.0] * 9], [60.0, *[49.0] * 9]
+    rows = rounds("fedavg", ninth[0]) + rounds("map", ninth[1])
+    assert EVERYWHERE.judge(rows).verdict is Verdict.HOLDS
+
+
+def test_settings_that_lack_a_method_do_not_count() -> None:
+    rows = rounds("fedavg", [50.0]) + rounds("map", [51.0]) + rounds("fedavg", [50.0], SECOND)
+    assert "first in 1 of 1 settings" in EVERYWHERE.judge(rows).numbers
+
+
+def test_without_map_the_claim_is_not_tested() -> None:
+    rows = rounds("fedavg", [50.0]) + rounds("fedrod", [51.0])
+    assert EVERYWHERE.judge(rows).verdict is Verdict.NOT_TESTED
+    assert findings(rows) == []

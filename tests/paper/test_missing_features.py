@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+
+from fedmap.paper import STUDIES
+from fedmap.paper.figures.missing_features import OBSERVED, View, findings, point
+from fedmap.paper.finding import Verdict
+from fedmap.paper.study import Row
+
+STUDY = STUDIES["missing-features"]
+(CLAIM,) = STUDY.claims()
+RELU, PLAIN = "lenet-2d-relu", "lenet-2d"
+
+
+def training(
+    observed: int = 2,
+    missing: tuple[float, float] = (-1.0, -1.0),
+    spread: float = 1.0,
+    net: str = RELU,
+    seed: int = 0,
+) -> list[Row]:
+    """Three classes or more: features of two of them on the axes around (4, 0) and (0, 4), proxies
+    of norm 2 along them, and further proxies as given."""
+    rows = [point("feature", 0, 4 - spread, 0), point("feature", 0, 4 + spread, 0)]
+    rows += [point("feature", 1, 0, 4 - spread), point("feature", 1, 0, 4 + spread)]
+    rows += [point("proxy", c, 2 * (c % 2 == 0), 2 * (c % 2)) for c in range(observed)]
+    rows += [point("proxy", observed, *missing), point("accuracy", None, 90 + observed)]
+    return [{"net": net, "observed": observed, "seed": seed} | row for row in rows]
+
+
+def test_a_view_tells_observed_from_missing_classes() -> None:
+    seen = View(training(), {0, 1})
+    assert seen.missing == [2]
+    assert {label: len(points) for label, points in seen.features.items()} == {0: 2, 1: 2}
+
+
+def test_a_norm_is_the_mean_over_the_classes() -> None:
+    rows = [point("proxy", 0, 3, 4), point("proxy", 1, 0, 1), point("proxy", 2, 6, 8)]
+    seen = View(rows, {0, 1})
+    assert seen.norm(seen.observed) == 3
+    assert seen.norm(seen.missing) == 10
+
+
+@pytest.mark.parametrize(
+    ("missing", "cosine"),
+    [((-1.0, -1.0), -1), ((3.0, 3.0), 1), ((1.0, -1.0), 0), ((0.0, 2.0), 0.5**0.5)],
+)
+def test_a_direction_is_the_cosine_with_the_features_center(
+    missing: tuple[float, float], cosine: float
+) -> None:
+    assert View(training(missing=missing), {0, 1}).against() == [pytest.approx(cosine)]
+
+
+def test_the_center_counts_every_class_once() -> None:
+    rows = training(missing=(0.0, -1.0)) + [point("feature", 0, 4, 0)] * 50
+    assert View(rows, {0, 1}).against() == [pytest.approx(-(0.5**0.5))]
+
+
+def test_looseness_is_the_distance_from_the_centers_beside_their_norm() -> None:
+    dots = [point("feature", 0, 3, 0), point("feature", 0, 5, 0)]
+    dots += [point("feature", 1, 0, 4), point("feature", 1, 0, 4), point("proxy", 0, 1, 1)]
+    assert View(dots, {0}).looseness() == pytest.approx(0.5 / 4)
+
+
+def test_the_table_has_a_line_for_each_training() -> None:
+    rows = training(5, net=PLAIN) + training(2, (-3.0, -4.0), seed=1) + training(8)
+    table = STUDY.report(rows).tables["proxies"]
+    assert table.lines == [
+        ["With ReLU #0", "8", "98.0", "2.00", "1.41", "0.25"],
+        ["With ReLU #1", "2", "92.0", "2.00", "5.00", "0.25"],
+        ["Without ReLU #0", "5", "95.0", "2.00", "1.41", "0.25"],
+    ]
+    assert table.head[2] == "accuracy on them, %"
+
+
+def test_features_are_dots_and_proxies_are_lines_from_the_origin() -> None:
+    rows = training(missing=(-1.0, 0.0))
+    figure = STUDY.report(rows).figures["features"]
+    axes = figure.axes[2]  # the first net, 2 of the classes
+    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1: accuracy 92.0%"
+    dots = [np.asarray(mark.get_offsets()).tolist() for mark in axes.collections]
+    assert dots == [[[3, 0], [5, 0]], [[0, 3], [0, 5]]]
+    reach = 5.0  # the longest proxy reaches as far as nearly all dots
+    ends = [np.array(line.get_xydata())[1] / reach for line in axes.lines[:3]]
+    assert np.allclose(np.array(ends), [[1.0, 0.0], [0.0, 1.0], [-0.5, 0.0]])
+    assert [text.get_text() for text in axes.texts] == ["0", "1", "2"]
+
+
+def test_a_missing_class_has_a_broken_line() -> None:
+    axes = STUDY.report(training()).figures["features"].axes[2]
+    assert [line.is_dashed() for line in axes.lines[:3]] == [False, False, True]
+
+
+def test_the_figure_shows_the_first_seed() -> None:
+    rows = training(seed=3, spread=2.0) + training(seed=1)
+    axes = STUDY.report(rows).figures["features"].axes[2]
+    assert np.asarray(axes.collections[0].get_offsets()).tolist() == [[3, 0], [5, 0]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "numbers"),
+    [
+        ((-0.5, 0.0), (-1.5, 0.0), Verdict.HOLDS, "in 2 of 2 trainings, 0.50 times"),
+        ((-0.5, 0.0), (-2.5, 0.0), Verdict.IN_PART, "in 1 of 2 trainings, 0.75 times"),
+        ((-3.0, 0.0), (-2.0, 0.0), Verdict.FAILS, "in 0 of 2 trainings, 1.25 times"),
+    ],
+)
+def test_missing_proxies_have_a_smaller_norm(
+    first: tuple[float, float], second: tuple[float, float], verdict: Verdict, numbers: str
+) -> None:
+    finding = findings(training(missing=first) + training(missing=second, net=PLAIN))[0]
+    assert finding.verdict is verdict
+    assert numbers in finding.numbers
+
+
+@pytest.mark.parametrize(
+    ("away", "towards", "verdict"),
+    [(3, 0, Verdict.HOLDS), (2, 1, Verdict.IN_PART), (1, 1, Verdict.FAILS), (0, 1, Verdict.FAILS)],
+)
+def test_missing_proxies_point_away_from_the_center(
+    away: int, towards: int, verdict: Verdict
+) -> None:
+    rows = [r for seed in range(away) for r in training(seed=seed)]
+    rows += [r for seed in range(towards) for r in training(missing=(1.0, 1.0), seed=9 + seed)]
+    finding = findings(rows)[1]
+    assert finding.verdict is verdict
+    cosine = (towards - away) / (towards + away)
+    assert f"{away} of {away + towards} proxies" in finding.numbers
+    assert f"(mean cosine {cosine:.2f})" in finding.numbers
+
+
+@pytest.mark.parametrize(
+    ("spreads", "verdict"),
+    [
+        ((1.0, 2.0, 3.0), Verdict.HOLDS),
+        ((1.0, 3.0, 2.0), Verdict.IN_PART),
+        ((2.0, 1.0, 2.0), Verdict.FAILS),
+        ((3.0, 2.0, 1.0), Verdict.FAILS),
+    ],
+)
+def test_features_are_looser_with_fewer_classes(
+    spreads: tuple[float, ...], verdict: Verdict
+) -> None:
+    pairs = zip(OBSERVED, spreads, strict=True)
+    finding = findings([r for n, spread in pairs for r in training(n, spread=spread)])[2]
+    assert finding.verdict is verdict
+    values = [
+        f"{spread / 4:.2f} with {n} classes" for n, spread in zip(OBSERVED, spreads, strict=True)
+    ]
+    assert finding.numbers.endswith(": " + ", ".join(values))
+
+
+def test_looseness_is_the_mean_over_nets_and_seeds() -> None:
+    rows = training(8, spread=1.0) + training(8, spread=2.0, net=PLAIN)
+    rows += training(8, spread=3.0, seed=1) + training(2, spread=2.4)
+    assert "0.50 with 8 classes, 0.60 with 2 classes" in findings(rows)[2].numbers
+
+
+def test_one_number_of_classes_tells_nothing_of_looseness() -> None:
+    assert findings(training())[2].verdict is Verdict.NOT_TESTED
+
+
+def test_the_report_carries_the_findings() -> None:
+    assert STUDY.report(training()).findings == findings(training())
+
+
+def test_the_claim_joins_the_three_statements() -> None:
+    rows = training(8, spread=1.0) + training(2, spread=2.0)
+    assert CLAIM.judge(rows).verdict is Verdict.HOLDS
+    towards = training(8, (1.0, 1.0), 1.0) + training(2, (1.0, 1.0), 2.0)
+    assert CLAIM.judge(towards).verdict is Verdict.IN_PART
+    worst = training(8, (2.0, 2.0), 2.0) + training(2, (2.0, 2.0), 1.0)
+    assert CLAIM.judge(worst).verdict is Verdict.FAILS
+    assert CLAIM.judge([]).verdict is Verdict.NOT_TESTED

@@ -1,0 +1,141 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fedmap.paper import STUDIES
+from fedmap.paper.figures.parameters import PREFERRED, SETTINGS, findings, points
+from fedmap.paper.finding import Verdict
+from fedmap.paper.study import Row
+
+RunRow = Callable[..., Row]
+PARAMETERS = STUDIES["parameters"]
+LENET = "fashion-mnist/lenet"
+OTHERS = [name for name in SETTINGS if name != PREFERRED]
+(CLAIM,) = PARAMETERS.claims()
+
+
+def setting(run_row: RunRow, name: str, both: tuple[float, float], **where: object) -> Row:
+    method = "fedavg" if name == "default" else "map"
+    return run_row(method, (0.0, 0.0), both, group=name, **where)
+
+
+def test_there_are_the_papers_twenty_settings() -> None:
+    assert len(SETTINGS) == 20
+    assert SETTINGS["alpha 0.25, mmd 0.1"] == {"alpha": 0.25, "transfer": "mmd", "weight": 0.1}
+    assert {setting["alpha"] for setting in SETTINGS.values()} == {0.1, 0.25, 0.5, 0.75, 0.9}
+
+
+def test_the_table_has_means_over_columns_and_seeds(run_row: RunRow) -> None:
+    rows = [
+        run_row("fedavg", (60.0, 70.0), (61.0, 75.0)),
+        run_row("map", (70.0, 80.0), (71.0, 82.0), group=PREFERRED),
+        run_row("map", (74.0, 90.0), (73.0, 92.0), group=PREFERRED, column=LENET),
+        run_row("map", (78.0, 91.0), (81.0, 93.0), group=PREFERRED, column=LENET, seed=1),
+    ]
+    table = PARAMETERS.report(rows).tables["parameters"]
+    assert table.lines == [
+        ["FedAvg", "60.0", "61.0", "70.0", "75.0"],
+        [f"MAP, {PREFERRED}", "74.0", "75.0", "87.0", "89.0"],
+    ]
+    assert table.caption == f"Accuracy in %, average over fashion-mnist/mlp, {LENET}"
+
+
+def test_a_setting_that_diverged_somewhere_is_left_out(run_row: RunRow) -> None:
+    rows = [setting(run_row, "default", (60.0, 70.0)), setting(run_row, OTHERS[0], (65.0, 75.0))]
+    rows.append(run_row("map", (None, None), group=OTHERS[0], column=LENET))
+    report = PARAMETERS.report(rows)
+    assert [line[0] for line in report.tables["parameters"].lines] == ["FedAvg"]
+    assert report.notes == [
+        f"map ({OTHERS[0]}) on {LENET}, seed 0, diverged; this group is left out."
+    ]
+
+
+def test_the_scatter_has_a_point_for_each_setting_and_lines_for_fedavg(run_row: RunRow) -> None:
+    points = {PREFERRED: (66.0, 76.0), OTHERS[0]: (67.0, 71.0), "default": (60.0, 70.0)}
+    rows = [setting(run_row, name, both) for name, both in points.items()]
+    (axes,) = PARAMETERS.report(rows).figures["scatter"].axes
+    offsets = [np.asarray(mark.get_offsets()) for mark in axes.collections]
+    drawn = [tuple(found[0]) for found in offsets if len(found)]
+    assert drawn == [(67, 71), (66, 76), (60, 70)]
+    across, up = axes.lines
+    assert set(np.array(across.get_xdata())) == {60}
+    assert set(np.array(up.get_ydata())) == {70}
+
+
+def twenty(
+    run_row: RunRow, ours: tuple[float, float], others: list[tuple[float, float]]
+) -> list[Row]:
+    """FedAvg at 60 and 70, the preferred setting, and the other nineteen, the given ones first."""
+    rest = others + [(61.0, 71.0)] * (len(OTHERS) - len(others))
+    points = {"default": (60.0, 70.0), PREFERRED: ours} | dict(zip(OTHERS, rest, strict=True))
+    return [setting(run_row, name, both) for name, both in points.items()]
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "verdict", "numbers"),
+    [
+        ((62.0, 72.0), [], Verdict.HOLDS, (1, 1, 20)),
+        ((62.0, 72.0), [(63.0, 73.0)] * 2, Verdict.HOLDS, (3, 3, 20)),
+        ((62.0, 72.0), [(63.0, 71.5)] * 3, Verdict.IN_PART, (4, 1, 20)),
+        ((62.0, 72.0), [(59.0, 71.0)], Verdict.IN_PART, (1, 1, 19)),
+        ((59.0, 72.0), [], Verdict.FAILS, (20, 1, 19)),
+        ((62.0, 69.0), [], Verdict.FAILS, (1, 20, 19)),
+    ],
+)
+def test_the_preferred_setting_is_among_the_first_and_all_are_above_fedavg(
+    ours: tuple[float, float],
+    others: list[tuple[float, float]],
+    verdict: Verdict,
+    numbers: tuple[int, int, int],
+    run_row: RunRow,
+) -> None:
+    finding = CLAIM.judge(twenty(run_row, ours, others))
+    assert finding.verdict is verdict
+    assert finding.numbers == (
+        f"number {numbers[0]} in global and {numbers[1]} in personal accuracy; {numbers[2]} of 20 "
+        "are above FedAvg in both"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"), [(0, Verdict.HOLDS), (9, Verdict.IN_PART), (10, Verdict.FAILS)]
+)
+def test_how_many_settings_are_above_fedavg(lost: int, verdict: Verdict, run_row: RunRow) -> None:
+    rows = twenty(run_row, (62.0, 72.0), [(59.0, 71.0)] * lost)
+    all_above, _ = findings(points(rows))
+    assert all_above.verdict is verdict
+    assert all_above.numbers == (
+        f"Of 20 settings, {20 - lost} are above FedAvg in global, 20 in personal accuracy and "
+        f"{20 - lost} in both"
+    )
+
+
+@pytest.mark.parametrize(
+    ("better", "verdict"),
+    [
+        ([(64.5, 74.0), (64.0, 74.5)], Verdict.HOLDS),
+        ([(64.0, 71.0), (65.0, 71.0), (63.0, 71.0)], Verdict.IN_PART),
+        ([(64.0, 74.0), (65.0, 75.0), (63.0, 73.0)], Verdict.FAILS),
+    ],
+)
+def test_where_the_preferred_setting_stands(
+    better: list[tuple[float, float]], verdict: Verdict, run_row: RunRow
+) -> None:
+    _, preferred = findings(points(twenty(run_row, (62.0, 72.0), better)))
+    assert preferred.verdict is verdict
+
+
+def test_the_first_settings_are_named_with_their_accuracy(run_row: RunRow) -> None:
+    rows = twenty(run_row, (62.0, 72.0), [(64.5, 71.0), (61.0, 74.5)])
+    _, preferred = PARAMETERS.report(rows).findings
+    assert preferred.numbers == (
+        f"{PREFERRED} is number 2 in global and number 2 in personal accuracy; the first are "
+        f"{OTHERS[0]} (64.5) and {OTHERS[1]} (74.5)"
+    )
+
+
+def test_without_fedavg_or_the_preferred_setting_the_claim_is_not_tested(run_row: RunRow) -> None:
+    for name in ("default", PREFERRED, OTHERS[0]):
+        rows = [setting(run_row, name, (60.0, 70.0))]
+        assert CLAIM.judge(rows).verdict is Verdict.NOT_TESTED

@@ -1,0 +1,105 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmap.paper import STUDIES
+from fedmap.paper.figures.partial_classes import findings, gaps
+from fedmap.paper.finding import Verdict
+from fedmap.paper.study import Row
+
+STUDY = STUDIES["partial-classes"]
+(CLAIM,) = STUDY.claims()
+
+
+def row(model: str, targets: int, accuracy: float, among: float, seed: int = 0) -> Row:
+    where = {"model": model, "trained_on": targets if model == "M1" else 100, "seed": seed}
+    numbers = {"accuracy": accuracy, "accuracy_among_targets": among}
+    return where | {"targets": targets} | numbers
+
+
+def both(gap: dict[int, float], among: dict[int, float] | None = None) -> list[Row]:
+    """M2 at 40, and 60 among the targets; M1 so much above."""
+    rows = []
+    for n, value in gap.items():
+        rows.append(row("M1", n, 40 + value, 60 + (among or gap)[n]))
+        rows.append(row("M2", n, 40.0, 60.0))
+    return rows
+
+
+def test_a_gap_is_m1_minus_m2_by_the_mean_over_seeds() -> None:
+    rows = [row("M1", 10, 50.0, 70.0), row("M1", 10, 60.0, 71.0, seed=1)]
+    rows += [row("M2", 10, 40.0, 80.0), row("M2", 10, 44.0, 82.0, seed=1), row("M1", 20, 9.0, 9.0)]
+    assert gaps(rows) == {10: 13}
+    assert gaps(rows, "accuracy_among_targets") == {10: -10.5}
+
+
+def test_the_table_has_both_models_and_their_differences() -> None:
+    rows = [row("M1", 10, 50.0, 51.0), row("M2", 10, 40.0, 58.0), row("M1", 20, 30.0, 31.0)]
+    table = STUDY.report(rows).tables["accuracy"]
+    choices = ("M1", "M2", "M1, among targets", "M2, among targets")
+    assert table.head == ["targeted classes", *choices, "M1 above M2", "among targets"]
+    assert table.lines == [
+        ["10", "50.0", "40.0", "51.0", "58.0", "+10.0", "−7.0"],
+        ["20", "30.0", "-", "31.0", "-", "-", "-"],
+    ]
+
+
+def test_bars_are_both_models_and_marks_are_m2_among_the_targets() -> None:
+    rows = [*both({20: 5.0, 10: 10.0}), row("M1", 40, 33.0, 34.0)]
+    (axes,) = STUDY.report(rows).figures["accuracy"].axes
+    drawn: list[Any] = list(axes.patches)
+    middles = [round(bar.get_x() + bar.get_width() / 2, 6) for bar in drawn]
+    bars = dict(zip(middles, (bar.get_height() for bar in drawn), strict=True))
+    assert bars == {-0.2: 50, 0.8: 45, 1.8: 33, 0.2: 40, 1.2: 40}
+    (marks,) = axes.lines
+    assert np.allclose(np.array(marks.get_xydata()), [[0.2, 60], [1.2, 60]])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["10", "20", "40"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "verdict"),
+    [
+        ({10: 5.0, 20: 1.0}, Verdict.HOLDS),
+        ({10: 5.0, 20: -1.0}, Verdict.IN_PART),
+        ({10: 0.0, 20: -1.0}, Verdict.FAILS),
+    ],
+)
+def test_other_classes_cost_accuracy(gap: dict[int, float], verdict: Verdict) -> None:
+    among_all, _, among_targets = findings(both(gap, {10: 1.0, 20: 1.0}))
+    assert (among_all.verdict, among_targets.verdict) == (verdict, Verdict.HOLDS)
+    among_all, _, among_targets = findings(both({10: 1.0, 20: 1.0}, gap))
+    assert (among_all.verdict, among_targets.verdict) == (Verdict.HOLDS, verdict)
+
+
+def test_gaps_are_told_with_their_sign_and_number_of_targets() -> None:
+    among_all, serious, among_targets = findings(both({10: 5.0, 20: -1.0}, {10: -2.0, 20: 3.0}))
+    assert among_all.numbers.endswith("targeted classes: +5.0 with 10, −1.0 with 20")
+    assert serious.numbers == "The degradation is +5.0 points with 10 targets and −1.0 with 20"
+    assert among_targets.numbers.endswith("M1 minus M2: −2.0 with 10, +3.0 with 20")
+
+
+@pytest.mark.parametrize(
+    ("gap", "verdict"),
+    [
+        ({10: 9.0, 20: 5.0, 40: 1.0}, Verdict.HOLDS),
+        ({10: 9.0, 20: 1.0, 40: 5.0}, Verdict.IN_PART),
+        ({10: 5.0, 20: 9.0, 40: 5.0}, Verdict.FAILS),
+        ({10: 5.0}, Verdict.NOT_TESTED),
+    ],
+)
+def test_fewer_targets_cost_more(gap: dict[int, float], verdict: Verdict) -> None:
+    assert findings(both(gap))[1].verdict is verdict
+
+
+def test_the_report_carries_the_findings() -> None:
+    rows = both({10: 5.0, 20: 1.0})
+    assert STUDY.report(rows).findings == findings(rows)
+
+
+def test_the_claim_joins_the_three_statements() -> None:
+    assert CLAIM.judge(both({10: 5.0, 20: 1.0})).verdict is Verdict.HOLDS
+    mixed = both({10: 5.0, 20: 1.0}, {10: -1.0, 20: -1.0})
+    assert CLAIM.judge(mixed).verdict is Verdict.IN_PART
+    assert CLAIM.judge(both({10: -5.0, 20: -1.0})).verdict is Verdict.FAILS
+    assert CLAIM.judge([row("M1", 10, 50.0, 50.0)]).verdict is Verdict.NOT_TESTED

@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+
+from fedmap.paper import STUDIES
+from fedmap.paper.figures.proxy_drift import curve, findings
+from fedmap.paper.finding import Verdict
+from fedmap.paper.study import Row
+
+STUDY = STUDIES["proxy-drift"]
+(CLAIM,) = STUDY.claims()
+OBSERVED, MISSING = [1.0, 1.0, 1.0], [1.0, 0.9, 0.8]
+
+
+def value(what: str, group: str, epoch: int, number: float, label: int | None, seed: int) -> Row:
+    where = {"seed": seed, "epoch": epoch, "what": what, "group": group, "class": label}
+    return where | {"value": number}
+
+
+def training(
+    missing: list[float] = MISSING,
+    gradient: list[float] = [4.0, 0.4],  # noqa: B006 (never changed)
+    distance: list[float] = [1.0, 0.1, 0.1],  # noqa: B006
+    seed: int = 0,
+) -> list[Row]:
+    """Three classes, the last one missing; values by epoch, gradients from the first on. Observed
+    classes have norms 1 and 1, gradients 2 and 3, and a distance of 1."""
+    rows = []
+    for epoch in range(len(missing)):
+        rows += [value("norm", "observed", epoch, OBSERVED[epoch], c, seed) for c in (0, 1)]
+        rows.append(value("norm", "missing", epoch, missing[epoch], 2, seed))
+        if epoch:
+            rows += [value("gradient", "observed", epoch, 2.0 + c, c, seed) for c in (0, 1)]
+            rows.append(value("gradient", "missing", epoch, gradient[epoch - 1], 2, seed))
+        rows.append(value("distance", "O-O", epoch, 1.0, None, seed))
+        rows.append(value("distance", "O-M", epoch, 1.5, None, seed))
+        rows.append(value("distance", "M-M", epoch, distance[epoch], None, seed))
+    return rows
+
+
+def test_a_curve_is_the_mean_over_classes_and_seeds() -> None:
+    rows = training() + training([3.0, 2.9, 2.8], seed=1)
+    assert curve(rows, "norm", "missing") == pytest.approx({0: 2, 1: 1.9, 2: 1.8})
+    assert curve(rows, "gradient", "observed") == {1: 2.5, 2: 2.5}
+    assert curve(rows, "gradient", "observed", 1) == {1: 3, 2: 3}
+
+
+def test_the_table_has_all_means_by_epoch() -> None:
+    table = STUDY.report(training()).tables["epochs"]
+    pairs = ("distance O-O", "distance O-M", "distance M-M")
+    norms = ("norm observed", "norm missing", "gradient observed", "gradient missing")
+    assert table.head == ["epoch", *norms, *pairs]
+    assert table.lines == [
+        ["0", "1", "1", "-", "-", "1", "1.5", "1"],
+        ["1", "1", "0.9", "2.5", "4", "1", "1.5", "0.1"],
+        ["2", "1", "0.8", "2.5", "0.4", "1", "1.5", "0.1"],
+    ]
+
+
+def test_each_class_has_a_thin_line_and_each_group_a_thick_one() -> None:
+    norm, gradient, distance = STUDY.report(training()).figures["proxies"].axes
+    thin = [line for line in gradient.lines if line.get_linewidth() < 1]
+    thick = {
+        line.get_label(): np.array(line.get_xydata()).tolist()
+        for line in gradient.lines
+        if line.get_linewidth() > 1
+    }
+    ends = [np.array(line.get_ydata()).tolist() for line in thin]
+    assert ends == [[2, 2], [3, 3], [4, 0.4]]
+    assert thick == {"observed": [[1, 2.5], [2, 2.5]], "missing": [[1, 4], [2, 0.4]]}
+    assert [line.get_label() for line in distance.lines] == ["O-O", "O-M", "M-M"]
+    assert np.array(distance.lines[2].get_ydata()).tolist() == [1, 0.1, 0.1]
+    assert len(norm.lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("missing", "verdict"),
+    [
+        ([1.2, 0.9, 0.8], Verdict.HOLDS),
+        ([0.9, 1.1, 0.8], Verdict.IN_PART),
+        ([0.9, 0.9, 1.1], Verdict.FAILS),
+        ([0.9, 1.1, 1.0], Verdict.FAILS),
+    ],
+)
+def test_norms_of_missing_classes_are_smaller_after_every_epoch(
+    missing: list[float], verdict: Verdict
+) -> None:
+    finding = findings(training(missing))[0]
+    assert finding.verdict is verdict
+    norms = f"{missing[2]:.2f} for missing and 1.00 for observed classes"
+    assert finding.numbers == f"After 2 epochs the mean norm is {norms}"
+
+
+@pytest.mark.parametrize(
+    ("gradient", "verdict", "left"),
+    [
+        ([4.0, 0.4], Verdict.HOLDS, 10),
+        ([4.0, 0.44], Verdict.IN_PART, 11),
+        ([4.0, 2.0], Verdict.IN_PART, 50),
+        ([4.0, 2.04], Verdict.FAILS, 51),
+        ([4.0, 8.0], Verdict.FAILS, 200),
+    ],
+)
+def test_missing_classes_are_pushed_in_the_beginning(
+    gradient: list[float], verdict: Verdict, left: int
+) -> None:
+    finding = findings(training(gradient=gradient))[1]
+    assert finding.verdict is verdict
+    assert f"({left}%; observed classes: 2.5)" in finding.numbers
+
+
+def test_a_gradient_that_grows_before_it_falls_was_not_largest_in_the_beginning() -> None:
+    rows = training([1.0] * 3, [4.0, 5.0], [1.0] * 3)
+    rows += [r | {"epoch": 3} for r in rows if r["epoch"] == 2]
+    late = [r | {"value": 0.1} if (r["what"], r["epoch"]) == ("gradient", 3) else r for r in rows]
+    assert findings(late)[1].verdict is Verdict.IN_PART
+
+
+@pytest.mark.parametrize(
+    ("distance", "verdict"),
+    [
+        ([1.0, 0.1, 0.5], Verdict.HOLDS),
+        ([1.0, 0.11, 0.1], Verdict.IN_PART),
+        ([0.05, 0.2, 0.11], Verdict.FAILS),
+    ],
+)
+def test_missing_proxies_collapse_after_one_epoch(distance: list[float], verdict: Verdict) -> None:
+    finding = findings(training(distance=distance))[2]
+    assert finding.verdict is verdict
+    left = 100 * distance[1] / distance[0]
+    assert f"({left:.0f}% of it is left; O-O is 1.000 then)" in finding.numbers
+    assert finding.numbers.endswith(f"to {distance[2]:.3f} after 2 epochs")
+
+
+def test_the_report_carries_the_findings() -> None:
+    assert STUDY.report(training()).findings == findings(training())
+
+
+def test_the_claim_joins_the_three_statements() -> None:
+    assert CLAIM.judge(training()).verdict is Verdict.HOLDS
+    assert CLAIM.judge(training([2.0] * 3)).verdict is Verdict.IN_PART
+    assert CLAIM.judge(training([2.0] * 3, [1.0, 1.0], [1.0] * 3)).verdict is Verdict.FAILS
+    assert CLAIM.judge(training()[:3]).verdict is Verdict.NOT_TESTED

@@ -1,0 +1,215 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmap.paper import STUDIES
+from fedmap.paper.figures.missing_features import point
+from fedmap.paper.figures.two_client_demo import METHODS, accuracies, drops, findings
+from fedmap.paper.finding import Verdict
+from fedmap.paper.study import Row
+
+STUDY = STUDIES["two-client-demo"]
+FEDAVG, LARGE, SMALL = METHODS
+(CLAIM,) = STUDY.claims()
+
+
+def accuracy(
+    method: str, number: int, moment: str, value: float, client: str | None = "A", seed: int = 0
+) -> Row:
+    where = {"method": method, "seed": seed, "round": number, "moment": moment, "client": client}
+    return where | point("accuracy", None, value)
+
+
+def method_rows(
+    method: str,
+    drop: float = 30.0,
+    ratio: float = 0.5,
+    aggregated: float = 60.0,
+    seed: int = 0,
+    drop_b: float = 10.0,
+) -> list[Row]:
+    """Three rounds; personal models at 90, each next download so much below. Of four classes the
+    first two are client A's, whose proxies have norm 1, those of the others `ratio`. Round 2 is
+    looked at."""
+    rows = []
+    for t in (1, 2, 3):
+        for client, below in (("A", drop), ("B", drop_b)):
+            rows.append(accuracy(method, t, "download", 90 - below, client, seed))
+            rows.append(accuracy(method, t, "personal", 90.0, client, seed))
+        whole = aggregated if t == 2 else 10.0 * t
+        rows.append(accuracy(method, t, "aggregate", whole, None, seed))
+    where = {"method": method, "seed": seed, "round": 2}
+    for moment in ("download", "local", "aggregate"):
+        dots = [point("feature", 0, 2, 0), point("feature", 1, 0, 2)]
+        proxies = [(1.0, 0.0), (0.0, 1.0), (-ratio, 0.0), (0.0, -ratio)]
+        dots += [point("proxy", c, *w) for c, w in enumerate(proxies)]
+        rows += [where | {"moment": moment, "client": "A"} | dot for dot in dots]
+    return rows
+
+
+def three(**by_name: tuple[float, float, float]) -> list[Row]:
+    """All methods, each number as (FedAvg, MAP with 0.9, MAP with 0.1)."""
+    rows = []
+    for i, method in enumerate(METHODS):
+        numbers: dict[str, Any] = {name: values[i] for name, values in by_name.items()}
+        rows += method_rows(method, **numbers)
+    return rows
+
+
+def test_accuracies_are_means_over_seeds_by_round() -> None:
+    rows = [accuracy(FEDAVG, t, "download", 10.0 * t) for t in (2, 1)]
+    rows += [accuracy(FEDAVG, t, "download", 20.0 * t, seed=1) for t in (1, 2)]
+    rows += [accuracy(FEDAVG, 1, "download", 99.0, "B"), accuracy(LARGE, 1, "download", 99.0)]
+    assert accuracies(rows, FEDAVG, "download") == [15, 30]
+
+
+def test_a_drop_is_the_personal_model_above_the_next_download() -> None:
+    values = {1: (10.0, 90.0), 2: (50.0, 95.0), 3: (97.0, 99.0)}
+    rows = []
+    for t, (downloaded, personal) in values.items():
+        rows.append(accuracy(FEDAVG, t, "download", downloaded))
+        rows.append(accuracy(FEDAVG, t, "personal", personal))
+    assert drops(rows, FEDAVG) == [40, -2]
+
+
+def test_the_table_has_means_over_rounds_and_the_global_model() -> None:
+    rows = method_rows(FEDAVG, drop=30.0, aggregated=61.0, drop_b=12.0)
+    table = STUDY.report(rows).tables["accuracy"]
+    assert table.lines == [["FedAvg", "60.0", "90.0", "30.0", "78.0", "90.0", "61.0", "30.0"]]
+    assert table.head[-2:] == ["global, round 2", "last round"]
+    assert table.caption.startswith("Accuracy in %")
+
+
+def test_solid_lines_are_rounds_and_dotted_ones_the_next_downloads() -> None:
+    *plane, axes = STUDY.report(method_rows(FEDAVG)).figures["demo"].axes
+    lines = [np.array(line.get_xydata()).tolist() for line in axes.lines]
+    styles = [line.get_linestyle() for line in axes.lines]
+    assert styles == ["-", ":", "-", ":", "-", "None", "None"]
+    assert lines[0] == [[1, 60], [1.6, 90]]
+    assert lines[1] == [[1.6, 90], [2, 60]]
+    assert lines[5] == [[1, 60], [2, 60], [3, 60]]
+    assert np.allclose(lines[6], [[1.6, 90], [2.6, 90], [3.6, 90]])
+    titles = [picture.get_title(loc="left") for picture in plane]
+    assert titles == [
+        "Round 2: client A's download",
+        "Round 2: after client A's training",
+        "Round 2: aggregated, every class",
+    ]
+
+
+def test_the_aggregated_model_misses_no_class() -> None:
+    _, local, aggregated, _ = STUDY.report(method_rows(FEDAVG)).figures["demo"].axes
+    dashed = [[line.is_dashed() for line in picture.lines[:4]] for picture in (local, aggregated)]
+    assert dashed == [[False, False, True, True], [False] * 4]
+
+
+@pytest.mark.parametrize(
+    ("drop", "verdict", "rounds"),
+    [
+        (30.0, Verdict.HOLDS, 2),
+        (5.0, Verdict.HOLDS, 2),
+        (4.0, Verdict.IN_PART, 2),
+        (0.0, Verdict.FAILS, 0),
+        (-5.0, Verdict.FAILS, 0),
+    ],
+)
+def test_fedavgs_download_is_much_worse_by_five_points(
+    drop: float, verdict: Verdict, rounds: int
+) -> None:
+    finding = findings(three(drop=(drop, 0.0, 0.0)))[0]
+    assert finding.verdict is verdict
+    assert finding.numbers.endswith(
+        f"in {rounds} of 2 rounds, by {drop:.1f} points on average and {drop:.1f} at most"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ((30.0, 20.0, 29.0), Verdict.HOLDS),
+        ((30.0, 40.0, 29.0), Verdict.IN_PART),
+        ((30.0, 40.0, 30.0), Verdict.FAILS),
+    ],
+)
+def test_map_mitigates_the_drop_of_client_a(
+    values: tuple[float, float, float], verdict: Verdict
+) -> None:
+    finding = findings(three(drop=values, drop_b=(1.0, 2.0, 3.0)))[1]
+    assert finding.verdict is verdict
+    first, second, third = values
+    assert finding.numbers.startswith(
+        "Mean drop from client A's personal model to its next download, in points: "
+        f"{first} with FedAvg, {second} with MAP α = 0.9, {third} with MAP α = 0.1 (client B: 1.0 "
+        "with FedAvg, 2.0 with MAP α = 0.9, 3.0 with MAP α = 0.1;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ((0.5, 0.6, 0.9), Verdict.HOLDS),
+        ((0.5, 0.4, 0.9), Verdict.IN_PART),
+        ((0.5, 0.4, 0.5), Verdict.FAILS),
+    ],
+)
+def test_map_keeps_missing_proxies_longer(
+    values: tuple[float, float, float], verdict: Verdict
+) -> None:
+    finding = findings(three(ratio=values))[2]
+    assert finding.verdict is verdict
+    assert f"{values[0]:.2f} with FedAvg, {values[1]:.2f} with" in finding.numbers
+
+
+def test_the_norms_are_means_over_seeds() -> None:
+    more = [row for method in METHODS for row in method_rows(method, ratio=0.9, seed=1)]
+    finding = findings(three(ratio=(0.5, 0.5, 0.5)) + more)[2]
+    assert "0.70 with FedAvg" in finding.numbers
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ((60.0, 61.0, 70.0), Verdict.HOLDS),
+        ((60.0, 59.0, 70.0), Verdict.IN_PART),
+        ((60.0, 59.0, 60.0), Verdict.FAILS),
+    ],
+)
+def test_maps_aggregated_model_is_more_accurate_in_the_round_that_is_shown(
+    values: tuple[float, float, float], verdict: Verdict
+) -> None:
+    finding = findings(three(aggregated=values))[3]
+    assert finding.verdict is verdict
+    assert finding.numbers.startswith("Accuracy of the aggregated model of round 2 on every class")
+    assert f"{values[0]} with FedAvg, {values[1]} with" in finding.numbers
+
+
+def test_the_report_carries_the_findings() -> None:
+    rows = three()
+    assert STUDY.report(rows).findings == findings(rows)
+
+
+def test_the_claim_joins_the_four_statements() -> None:
+    good = three(drop=(30.0, 1.0, 1.0), ratio=(0.5, 0.9, 0.9), aggregated=(60.0, 61.0, 61.0))
+    assert CLAIM.judge(good).verdict is Verdict.HOLDS
+    assert CLAIM.judge(three()).verdict is Verdict.IN_PART
+    bad = three(drop=(0.0, 1.0, 1.0), ratio=(0.5, 0.4, 0.4), aggregated=(60.0, 50.0, 50.0))
+    assert CLAIM.judge(bad).verdict is Verdict.FAILS
+    assert CLAIM.judge(method_rows(FEDAVG)).verdict is Verdict.NOT_TESTED
+
+
+def test_a_demo_stopped_after_any_round_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    def stop(number: int, message: str) -> None:
+        if number == 2:
+            raise KeyboardInterrupt
+
+    work = STUDY.work(STUDY.choice("smoke"))[1]  # MAP, whose clients keep a model
+    work.go(tmp_path / "whole", lambda number, message: None)
+    with pytest.raises(KeyboardInterrupt):
+        work.go(tmp_path / "parts", stop)
+    work.go(tmp_path / "parts", lambda number, message: None)
+    whole, parts = (
+        (tmp_path / root / work.name / "measured.csv").read_bytes() for root in ("whole", "parts")
+    )
+    assert parts == whole

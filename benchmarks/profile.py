@@ -113,7 +113,7 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
         parts.update(watch.seconds)
 
     with tempfile.TemporaryDirectory() as folder, watch.part("rest of the round"):
-        how = {"net": net, "fraction": 1, "workers": 1, "out": f"{folder}/run"}
+        how: dict[str, Any] = {"net": net, "fraction": 1, "workers": 1, "out": f"{folder}/run"}
         fedmap.run(method, federation(20, 600), rounds=rounds + 1, on_round=on_round, **how)
     longest_first = sorted(parts.items(), key=lambda item: -item[1])
     return {name: seconds / rounds for name, seconds in longest_first}

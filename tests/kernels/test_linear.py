@@ -56,7 +56,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(x: Tensor, *parameters: nn.Parameter) -> Tensor:
         seen.append(len(parameters))
-        out: Tensor = apply(x, *parameters)  # type: ignore[no-untyped-call]
+        out: Tensor = apply(x, *parameters)
         return out
 
     monkeypatch.setattr(linear._Run, "apply", counted)
@@ -76,9 +76,9 @@ def test_values_and_gradients_are_those_of_sequential_also_when_used_twice(
     if black:
         x[:, :, :5] = -1
     inputs = [x.clone().requires_grad_() for _ in range(2)]
-    sum(plain(inputs[0]).square().sum() for _ in range(times)).backward()  # type: ignore[union-attr]
+    sum(plain(inputs[0]).square().sum() for _ in range(times)).backward()
     with straight_gradients():
-        sum(ours(inputs[1]).square().sum() for _ in range(times)).backward()  # type: ignore[union-attr]
+        sum(ours(inputs[1]).square().sum() for _ in range(times)).backward()
     assert seen == expected * times
     torch.testing.assert_close(inputs[1].grad, inputs[0].grad)
     assert_same_gradients(plain, ours)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from torch import nn
 
 import fedmap
 from fedmap.data import Dataset
@@ -38,33 +39,26 @@ def federation(
     classes: int = CLASSES,
     test: int = 10_000,
 ) -> fedmap.Federation:
-    """Noise as images, shared out evenly."""
+    """Noise as images, the same number for each client."""
     rng = np.random.default_rng(0)
 
     def images(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        x = (
-            np.frombuffer(rng.bytes(count * int(np.prod(shape))), np.uint8)
-            .copy()
-            .reshape(count, *shape)
-        )
-        return torch.from_numpy(x), torch.from_numpy(rng.integers(classes, size=count))
+        pixels = np.frombuffer(rng.bytes(count * int(np.prod(shape))), np.uint8).copy()
+        x = torch.from_numpy(pixels.reshape(count, *shape))
+        return x, torch.from_numpy(rng.integers(classes, size=count))
 
     owner = np.repeat(np.arange(clients), each)
-    made = Dataset(
-        "noise",
-        *images(clients * each),
-        *images(test),
-        tuple(map(str, range(classes))),
-        owner=torch.from_numpy(owner),
+    names = tuple(map(str, range(classes)))
+    noise = Dataset(
+        "noise", *images(clients * each), *images(test), names, owner=torch.from_numpy(owner)
     )
-    return fedmap.Federation(made, owner)
+    return fedmap.Federation(noise, owner)
 
 
 def resident() -> float:
     """Megabytes of this process and its children in memory, what they share counted once."""
-    mine = Path(f"/proc/{os.getpid()}/task").glob(
-        "*/children"
-    )  # a child belongs to the thread that forked it
+    # a child belongs to the thread that forked it
+    mine = Path(f"/proc/{os.getpid()}/task").glob("*/children")
     pids = [os.getpid(), *(int(pid) for children in mine for pid in children.read_text().split())]
     total = 0
     for pid in pids:
@@ -77,7 +71,7 @@ class Contender:
     """A run that stops after each round until it gets another turn."""
 
     def __init__(
-        self, made: fedmap.Federation, rounds: int, method: str = "fedavg", **settings: Any
+        self, clients: fedmap.Federation, rounds: int, method: str = "fedavg", **settings: Any
     ) -> None:
         self._turn, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self.seconds: list[float] = []
@@ -91,7 +85,7 @@ class Contender:
 
         def work() -> None:
             self._turn.acquire()
-            fedmap.run(method, made, rounds=rounds + 1, on_round=on_round, **settings)
+            fedmap.run(method, clients, rounds=rounds + 1, on_round=on_round, **settings)
 
         threading.Thread(target=work, daemon=True).start()
 
@@ -117,9 +111,9 @@ def in_turns(contenders: dict[Any, Contender], rounds: int, name: str) -> list[P
 
 
 def clients_a_round(rounds: int) -> list[Point]:
-    made = federation(100, 600)
+    clients = federation(100, 600)
     runs = {
-        n: Contender(made, rounds, net="lenet", fraction=n / 100, workers=2)
+        n: Contender(clients, rounds, net="lenet", fraction=n / 100, workers=2)
         for n in (10, 20, 50, 100)
     }
     return in_turns(runs, rounds, "clients a round")
@@ -131,45 +125,33 @@ def total_clients(rounds: int) -> list[Point]:
     found = []
     for n in (100, 3_550, 100_000):
         with tempfile.TemporaryDirectory() as folder:
-            run = Contender(
-                federation(n, 8, test=2_000),
-                rounds,
-                "map",
-                net="lenet",
-                fraction=20 / n,
-                workers=2,
-                out=f"{folder}/run",
-            )
+            how = {"net": "lenet", "fraction": 20 / n, "workers": 2, "out": f"{folder}/run"}
+            run = Contender(federation(n, 8, test=2_000), rounds, "map", **how)
             found += in_turns({n: run}, rounds, "clients")
     return found
 
 
 def workers(rounds: int) -> list[Point]:
-    made = federation(100, 600)
-    return in_turns(
-        {n: Contender(made, rounds, net="lenet", workers=n) for n in (1, 2)}, rounds, "workers"
-    )
+    clients = federation(100, 600)
+    runs = {n: Contender(clients, rounds, net="lenet", workers=n) for n in (1, 2)}
+    return in_turns(runs, rounds, "workers")
 
 
 def model_size(rounds: int) -> list[Point]:
     """MLPs of two equal hidden layers."""
-    made = federation(100, 600, test=2_000)
+    clients = federation(100, 600, test=2_000)
     sizes = {}
     for width in (64, 256, 1024, 2048):
 
         @NETS.add(f"mlp-{width}")
-        def build(shape: tuple[int, ...], classes: int, width: int = width) -> torch.nn.Module:
-            layers = [
-                torch.nn.Flatten(),
-                torch.nn.Linear(int(np.prod(shape)), width),
-                torch.nn.ReLU(),
-                torch.nn.Linear(width, width),
-            ]
-            return Net(torch.nn.Sequential(*layers, torch.nn.ReLU()), width, classes)
+        def build(shape: tuple[int, ...], classes: int, width: int = width) -> nn.Module:
+            first, second = nn.Linear(int(np.prod(shape)), width), nn.Linear(width, width)
+            layers = nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU())
+            return Net(layers, width, classes)
 
         count = 1024 * width + width + width * width + width + width * CLASSES
         sizes[count] = Contender(
-            made, rounds, net=f"mlp-{width}", fraction=0.04, epochs=1, workers=2
+            clients, rounds, net=f"mlp-{width}", fraction=0.04, epochs=1, workers=2
         )
     return in_turns(sizes, rounds, "parameters")
 
@@ -180,29 +162,13 @@ def memory(rounds: int) -> list[Point]:
 
     They train for the least number of steps: what they keep is of the same size however long they
     train."""
-    made = federation(3_550, 229, (1, 28, 28), 62)
+    clients = federation(3_550, 229, (1, 28, 28), 62)
+    little = {"fraction": 0.3, "epochs": 0.01, "batch": 2, "workers": 2}
     with tempfile.TemporaryDirectory() as folder:
-        run = Contender(
-            made,
-            7,
-            "map",
-            net="femnist",
-            fraction=0.3,
-            epochs=0.01,
-            batch=2,
-            workers=2,
-            out=f"{folder}/run",
-        )
-        points = in_turns({3_550: run}, 7, "clients")
-        return [
-            point
-            | {
-                "states_mb": round(
-                    (Path(folder) / "run/checkpoint/states.bin").stat().st_blocks / 2048
-                )
-            }
-            for point in points
-        ]
+        run = Contender(clients, 7, "map", net="femnist", out=f"{folder}/run", **little)
+        [point] = in_turns({3_550: run}, 7, "clients")
+        states = Path(folder) / "run/checkpoint/states.bin"
+        return [point | {"states_mb": round(states.stat().st_blocks / 2048)}]
 
 
 SERIES: dict[str, Callable[[int], list[Point]]] = {
@@ -215,21 +181,16 @@ SERIES: dict[str, Callable[[int], list[Point]]] = {
 
 
 def plot(series: dict[str, list[Point]], path: Path) -> None:
-    """Seconds a round, one panel a series."""
+    """Seconds a round, one panel for each series."""
     shown = {name: points for name, points in series.items() if name != "memory"}
     figure = Figure(figsize=(3.2 * len(shown), 3.2), layout="constrained")
-    for axes, (name, points) in zip(
-        figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
-    ):
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (name, points) in zip(panels, shown.items(), strict=True):
         across = [next(iter(point.values())) for point in points]
         middle = [point["seconds"] for point in points]
-        errors = list(
-            zip(
-                *((p["seconds"] - p["least"], p["most"] - p["seconds"]) for p in points),
-                strict=True,
-            )
-        )
-        axes.errorbar(across, middle, yerr=errors, color=COLORS[2], marker="o", capsize=3)
+        below = [point["seconds"] - point["least"] for point in points]
+        above = [point["most"] - point["seconds"] for point in points]
+        axes.errorbar(across, middle, yerr=[below, above], color=COLORS[2], marker="o", capsize=3)
         axes.set_xlabel(next(iter(points[0])))
         axes.set_ylabel("seconds a round")
         if max(across) / min(across) > 50:

@@ -11,7 +11,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,10 +31,9 @@ class Layer(NamedTuple):
 
 
 Image = tuple[int, int, int]
-Kernels = Literal["native", "torch"]
 WORKLOADS: dict[str, tuple[Image, list[Layer]]] = {
     "lenet": ((1, 32, 32), [Layer(6, 5, 0, True), Layer(16, 5, 0, True)]),
-    "w3": ((3, 32, 32), [Layer(32, 5, 2, True), Layer(64, 5, 2, True)]),
+    "conv2": ((3, 32, 32), [Layer(32, 5, 2, True), Layer(64, 5, 2, True)]),
     "femnist": ((1, 28, 28), [Layer(32, 5, 2, True), Layer(64, 5, 2, False)]),
     "tfcnn": ((3, 32, 32), [Layer(32, 3, 1, True), Layer(64, 3, 1, True), Layer(64, 3, 1, True)]),
 }
@@ -71,13 +70,10 @@ def convolutions(image: Image, layers: Sequence[Layer], memory: torch.memory_for
     channels, height, width = image
     blocks, flop = [], 0.0
     for i, (outputs, kernel, padding, pool) in enumerate(layers):
-        weight = (
-            torch.randn(outputs, channels, kernel, kernel) * (2 / (channels * kernel**2)) ** 0.5
-        )
-        weight = weight.contiguous(memory_format=memory)
-        blocks.append(
-            Block(weight.requires_grad_(), torch.zeros(outputs, requires_grad=True), padding, pool)
-        )
+        scale = (2 / (channels * kernel**2)) ** 0.5
+        weight = torch.randn(outputs, channels, kernel, kernel) * scale
+        weight = weight.contiguous(memory_format=memory).requires_grad_()
+        blocks.append(Block(weight, torch.zeros(outputs, requires_grad=True), padding, pool))
         height, width = height + 2 * padding - kernel + 1, width + 2 * padding - kernel + 1
         flop += 2.0 * BATCH * height * width * weight.numel() * (3 if i else 2)
         if pool:
@@ -96,14 +92,13 @@ def linear_layers(sizes: Sequence[int]) -> Case:
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
     x = torch.randn(BATCH, sizes[0])
-    return Case(
-        lambda: net(x), sum(2.0 * BATCH * i * o * (3 if n else 2) for n, (i, o) in enumerate(pairs))
-    )
+    flop = sum(2.0 * BATCH * i * o * (3 if n else 2) for n, (i, o) in enumerate(pairs))
+    return Case(lambda: net(x), flop)
 
 
-def once(choice: Kernels, case: Case) -> tuple[float, float]:
-    kernels.use(choice)
-    with straight_gradients():
+def once(kind: kernels.Kind, case: Case) -> tuple[float, float]:
+    """Seconds of the way forward, and of both ways."""
+    with kernels.in_force(kind), straight_gradients():
         start = time.thread_time()
         y = case.forward()
         middle = time.thread_time()
@@ -115,35 +110,34 @@ def row(*cells: str) -> str:
     return f"{cells[0]:10}{cells[1]:16}" + "".join(f"{cell:>18}" for cell in cells[2:])
 
 
-def compare(name: str, rounds: int) -> None:
-    contenders: dict[str, tuple[Kernels, Case]]
+def contenders(name: str) -> dict[str, tuple[kernels.Kind, Case]]:
+    """What is timed of a workload."""
     if name in LINEAR:
-        made = linear_layers(LINEAR[name])
-        contenders = {"torch": ("torch", made), "native": ("native", made)}
-    else:
-        image, layers = (WORKLOADS | MORE)[name]
-        made = convolutions(image, layers, torch.contiguous_format)
-        last = convolutions(image, layers, torch.channels_last)
-        contenders = {
-            "torch": ("torch", made),
-            "channels last": ("torch", last),
-            "native": ("native", made),
-        }
-    times: dict[str, list[tuple[float, float]]] = {contender: [] for contender in contenders}
+        case = linear_layers(LINEAR[name])
+        return {"torch": ("torch", case), "native": ("native", case)}
+    image, layers = (WORKLOADS | MORE)[name]
+    case = convolutions(image, layers, torch.contiguous_format)
+    last = convolutions(image, layers, torch.channels_last)
+    return {"torch": ("torch", case), "channels last": ("torch", last), "native": ("native", case)}
+
+
+def compare(name: str, rounds: int) -> None:
+    cases = contenders(name)
+    times: dict[str, list[tuple[float, float]]] = {contender: [] for contender in cases}
     for _ in range(rounds):
-        for contender, (choice, its) in contenders.items():
-            times[contender].append(once(choice, its))
+        for contender, (kind, case) in cases.items():
+            times[contender].append(once(kind, case))
     best = {
-        contender: tuple(min(column) for column in zip(*both, strict=True))
-        for contender, both in times.items()
+        contender: [min(column) for column in zip(*pairs, strict=True)]
+        for contender, pairs in times.items()
     }
-    reference = best["torch"]
-    for contender, (forward, both) in best.items():
+    for contender, seconds in best.items():
         cells = [
-            f"{one * 1e3:.2f} ({whole / one:.1f}x)"
-            for one, whole in zip((forward, both), reference, strict=True)
+            f"{one * 1e3:.2f} ({reference / one:.1f}x)"
+            for one, reference in zip(seconds, best["torch"], strict=True)
         ]
-        print(row(name, contender, *cells, f"{made.flop / both / 1e9:.0f}"))
+        rate = cases[contender][1].flop / seconds[1]
+        print(row(name, contender, *cells, f"{rate / 1e9:.0f}"))
 
 
 def main() -> None:

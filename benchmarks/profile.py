@@ -25,9 +25,9 @@ from fedmap.client import Client
 from fedmap.methods import find_method
 from fedmap.nets import Net
 from fedmap.report.plots import COLORS, save
+from fedmap.simulate import tasks
 from fedmap.simulate.folder import RunFolder
-from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Workshop
+from fedmap.simulate.store import FileStore
 from fedmap.vector import SGD, Model
 
 
@@ -86,11 +86,8 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     watch = Stopwatch()
 
     def forward() -> str:
-        return (
-            "forward"
-            if torch.is_grad_enabled()
-            else "forward without gradient: teacher, evaluation"
-        )
+        training = torch.is_grad_enabled()
+        return "forward" if training else "forward without gradient: teacher, evaluation"
 
     watch.on(Net, "forward", forward)
     for function in ("features", "classify"):  # of a model in parts
@@ -100,10 +97,10 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     watch.on(SGD, "step", "SGD")
     watch.on(Client, "gradient", "loss, zeroed gradients, autograd's bookkeeping")
     watch.on(Client, "accuracy", "rest of the local evaluation, before and after")
-    watch.on(Workshop, "evaluate", "rest of the global evaluation")
-    watch.on(Workshop, "train", "rest of the client: copies, HPM, optimizer's start")
-    watch.on(StateStore, "put", "state to the store")
-    watch.on(StateStore, "__getitem__", "state from the store")
+    watch.on(tasks, "evaluate", "rest of the global evaluation")
+    watch.on(tasks, "train", "rest of the client: copies, HPM, optimizer's start")
+    watch.on(FileStore, "put", "state to the store")
+    watch.on(FileStore, "__getitem__", "state from the store")
     watch.on(find_method(method), "aggregate", "server")
     watch.on(RunFolder, "commit", "checkpoint")
 
@@ -112,39 +109,23 @@ def measure(method: str, net: str, rounds: int) -> dict[str, float]:
     def on_round(record: dict[str, Any]) -> None:
         if record["round"] == 1:
             watch.seconds.clear()
-        parts.update(
-            watch.seconds
-        )  # up to the last round; what a run does after it is not part of a round
+        # up to the last round; what a run does after it is not part of a round
+        parts.update(watch.seconds)
 
     with tempfile.TemporaryDirectory() as folder, watch.part("rest of the round"):
-        made = federation(20, 600)
-        fedmap.run(
-            method,
-            made,
-            net=net,
-            rounds=rounds + 1,
-            fraction=1,
-            workers=1,
-            out=f"{folder}/run",
-            on_round=on_round,
-        )
-    return {
-        name: seconds / rounds for name, seconds in sorted(parts.items(), key=lambda item: -item[1])
-    }
+        how: dict[str, Any] = {"net": net, "fraction": 1, "workers": 1, "out": f"{folder}/run"}
+        fedmap.run(method, federation(20, 600), rounds=rounds + 1, on_round=on_round, **how)
+    longest_first = sorted(parts.items(), key=lambda item: -item[1])
+    return {name: seconds / rounds for name, seconds in longest_first}
 
 
 def plot(parts: dict[str, float], title: str, path: Path) -> None:
     figure = Figure(figsize=(9, 0.34 * len(parts) + 0.9), layout="constrained")
     axes = figure.subplots()
     bars = axes.barh(list(parts), [1000 * seconds for seconds in parts.values()], color=COLORS[2])
-    axes.bar_label(
-        bars,
-        [
-            f" {1000 * seconds:.0f} ms, {100 * seconds / sum(parts.values()):.1f} %"
-            for seconds in parts.values()
-        ],
-        fontsize=8,
-    )
+    total = sum(parts.values())
+    labels = [f" {1000 * part:.0f} ms, {100 * part / total:.1f} %" for part in parts.values()]
+    axes.bar_label(bars, labels, fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.2)
     axes.spines[["top", "right"]].set_visible(False)
@@ -167,12 +148,8 @@ def main() -> None:
         print(f"{1000 * seconds:9.1f} ms {100 * seconds / sum(parts.values()):5.1f} %  {name}")
     print(f"{1000 * sum(parts.values()):9.1f} ms          a round")
     if arguments.plot:
-        plot(
-            parts,
-            f"One round of {arguments.method} with {arguments.net}: 20 clients of 480 samples, 5 "
-            "epochs",
-            arguments.plot,
-        )
+        what = f"One round of {arguments.method} with {arguments.net}"
+        plot(parts, f"{what}: 20 clients of 480 samples, 5 epochs", arguments.plot)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> f
 def write_pages(comparison: fedmap.Comparison, seconds: dict[str, float], command: str) -> None:
     """The table of all methods, and each method's page with FedAvg beside it."""
     rows = {
-        row.method: row._replace(seconds=f"{seconds[row.method]:.2f}") for row in comparison.rows()
+        name: row._replace(seconds=f"{seconds[name]:.2f}")
+        for name, row in zip(comparison.results, comparison.rows(), strict=True)
     }
     linked = [
         row._replace(method=f"[{METHODS[name].__name__}]({name}.md)") for name, row in rows.items()

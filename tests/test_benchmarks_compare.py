@@ -4,7 +4,7 @@ writer, the contenders' nets."""
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +33,7 @@ def loaded(path: Path) -> ModuleType:
 @pytest.fixture(scope="module")
 def compare() -> Iterator[ModuleType]:
     before = sys.path.copy()
+    sys.path.insert(0, str(BENCHMARKS))
     with NETS.restored():
         module = loaded(BENCHMARKS / "compare.py")
         # it registers the nets that fedmap itself does not have
@@ -41,17 +42,28 @@ def compare() -> Iterator[ModuleType]:
     sys.path[:] = before
 
 
+@pytest.fixture(scope="module")
+def catalog(compare: ModuleType) -> ModuleType:
+    return sys.modules["catalog"]
+
+
+@pytest.fixture(scope="module")
+def measure(compare: ModuleType) -> ModuleType:
+    return sys.modules["measure"]
+
+
 @pytest.fixture
-def small(compare: ModuleType) -> Any:
-    size = {
-        "train": 80,
-        "test": 20,
-        "global_test": 50,
-        "clients": 4,
-        "clients_a_round": 2,
-        "epochs": 3,
-    }
-    return replace(compare.W1, net="mlp", data="noise", shape=(1, 4, 4), **size)
+def small(catalog: ModuleType) -> Any:
+    size = {"train": 80, "test": 20, "global_test": 50, "epochs": 3}
+    return replace(
+        catalog.LENET,
+        net="mlp",
+        data="noise",
+        shape=(1, 4, 4),
+        clients=4,
+        clients_a_round=2,
+        **size,
+    )
 
 
 OBEDIENT = """
@@ -67,72 +79,63 @@ for number, line in enumerate(sys.stdin, 1):
 
 
 @pytest.fixture
-def stubs(compare: ModuleType, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stubs(
+    catalog: ModuleType,
+    measure: ModuleType,
+    small: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Contenders that only talk as the harness expects: a is fast, b is slow, c fails in its third
     round."""
-    monkeypatch.setitem(compare.WORKLOADS, "small", small)
-    monkeypatch.setattr(compare, "matmul_peak", lambda: 1e9)
-    size = compare.parameters(small.build())
+    monkeypatch.setitem(catalog.WORKLOADS, "small", small)
+    monkeypatch.setattr(measure, "matmul_peak", lambda: 1e9)
+    size = measure.parameters(small.build())
     for name, speed, last in (("a", 1, 0), ("b", 2, 0), ("c", 3, 3)):
+        script = tmp_path / f"{name}.py"
         values = f"NAME, SPEED, LAST, PARAMETERS = {name!r}, {speed}, {last}, {size}"
-        (tmp_path / f"{name}.py").write_text(values + OBEDIENT)
-        monkeypatch.setitem(
-            compare.CONTENDERS, name, compare.Contender("a stub", str(tmp_path / f"{name}.py"))
-        )
+        script.write_text(values + OBEDIENT)
+        monkeypatch.setitem(catalog.CONTENDERS, name, catalog.Contender("a stub", str(script)))
 
 
 @pytest.fixture
 def results() -> dict[str, Any]:
-    """Made up: bare is twice as slow as fedmap in two turns of three, and flower was not there."""
+    """Invented: bare is twice as slow as fedmap in two turns of three, and flower was not there."""
 
-    def entry(*seconds: float, **more: Any) -> dict[str, Any]:
-        return {
-            "seconds": list(seconds),
-            "memory": 100.0,
-            "remarks": [],
-            "start": 1.0,
-            "parameters": 10,
-            "flop": 100e9,
-        } | more
+    def entry(*seconds: float, remarks: tuple[str, ...] = ()) -> dict[str, Any]:
+        about = {"memory": 100.0, "start": 1.0, "parameters": 10, "flop": 100e9}
+        return {"seconds": list(seconds), "remarks": list(remarks), **about}
 
-    workload = {
-        "net": "lenet",
-        "shape": [1, 32, 32],
-        "train": 480,
-        "epochs": 5,
-        "clients_a_round": 20,
-        "method": "fedavg",
-    }
-    w1 = {
+    workload = {"net": "lenet", "data": "fashion-mnist", "shape": [1, 32, 32], "method": "fedavg"}
+    lenet = {
         "contenders": {
-            "bare": entry(2.0, 6.0, 2.0, remarks=["39 steps instead of 40"]),
+            "bare": entry(2.0, 6.0, 2.0, remarks=("39 steps instead of 40",)),
             "fedmap": entry(1.0, 1.0, 1.0),
         },
         "failed": {"flower": "cannot be installed: no network"},
         "peak": 200e9,
-        "workload": workload,
+        "workload": workload | {"train": 480, "epochs": 5, "clients_a_round": 20},
     }
-    machine = {"cpu": "Test CPU", "cores": 2, "python": "3.11"}
     return {
-        "workloads": {"w1": w1},
+        "workloads": {"lenet": lenet},
         "versions": {"torch": "2.0"},
-        "machine": machine,
+        "machine": {"cpu": "Test CPU", "cores": 2, "python": "3.11"},
         "command": "python benchmarks/compare.py",
     }
 
 
 def test_the_bare_loop_does_exactly_the_work_that_is_asked_for(
-    compare: ModuleType, small: Any, tmp_path: Path
+    measure: ModuleType, small: Any, tmp_path: Path
 ) -> None:
-    assert compare.remarks("bare", small, tmp_path / "log") == []
+    assert measure.remarks("bare", small, tmp_path / "log") == []
 
 
 def test_fedmap_does_it_too_and_also_scores_the_downloads(
-    compare: ModuleType, small: Any, tmp_path: Path
+    catalog: ModuleType, measure: ModuleType, small: Any, tmp_path: Path
 ) -> None:
-    assert compare.remarks(
-        "fedmap-torch", compare.fitted("fedmap-torch", small), tmp_path / "log"
-    ) == ["scores 130 samples instead of 90 in the small case"]
+    work = catalog.fitted("fedmap-torch", small)
+    remarks = measure.remarks("fedmap-torch", work, tmp_path / "log")
+    assert remarks == ["scores 130 samples instead of 90 in the small case"]
 
 
 @pytest.mark.usefixtures("stubs")
@@ -150,9 +153,9 @@ def test_contenders_take_turns_and_the_first_round_does_not_count(
 
 @pytest.mark.usefixtures("stubs")
 def test_a_contender_that_fails_is_named_and_the_others_go_on(
-    compare: ModuleType, small: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    measure: ModuleType, small: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = compare.measure(small, ["c", "a"], 2, tmp_path)
+    result = measure.measure(small, ["c", "a"], 2, tmp_path)
     assert list(result["contenders"]) == ["a"]
     assert result["failed"]["c"].startswith("ValueError: no more")
     assert "c: ValueError: no more" in capsys.readouterr().out
@@ -173,13 +176,44 @@ def test_the_page_gets_table_and_plot_between_its_markers_and_keeps_the_rest(
     assert text.startswith("# Speed\n")
     assert text.endswith("\n\nafter\n")
     assert "old" not in text
-    assert (
-        "| bare | 2.00 | 2.00 to 6.00 | 2.00 | 50 (25%) | 1.0 | 100 | 39 steps instead of 40 |"
-        in text
-    )
+    bare = "| bare | 2.00 | 2.00 to 6.00 | 2.00 | 50 (25%) | 1.0 | 100 | 39 steps instead of 40 |"
+    assert bare in text
     assert "Test CPU, 2 cores" in text
     assert "- flower did not take part: cannot be installed: no network" in text
     assert (tmp_path / "images" / "comparison.png").stat().st_size > 1000
+
+
+def test_a_table_is_titled_by_net_and_data_with_the_workloads_key(
+    compare: ModuleType, results: dict[str, Any]
+) -> None:
+    assert compare.caption("lenet", results["workloads"]["lenet"]) == (
+        "LeNet, Fashion-MNIST (lenet): samples of 1x32x32, E = 5, 480 for each client, "
+        "20 clients a round; 3 rounds"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "title"),
+    [
+        ("mlp", "MLPNet, Fashion-MNIST"),
+        ("resnet20", "ResNet20, CIFAR-10"),
+        ("empty", "Clients that train nothing"),
+        ("lenet-map", "LeNet, Fashion-MNIST, MAP"),
+    ],
+)
+def test_a_workload_has_a_title_that_says_what_it_is(
+    catalog: ModuleType, key: str, title: str
+) -> None:
+    assert catalog.title(asdict(catalog.WORKLOADS[key])) == title
+
+
+def test_a_title_says_when_noise_took_the_place_of_the_data(catalog: ModuleType) -> None:
+    assert catalog.title(asdict(replace(catalog.LENET, data="noise"))) == "LeNet, noise"
+
+
+def test_workloads_have_titles_of_their_own(catalog: ModuleType) -> None:
+    titles = {catalog.title(asdict(workload)) for workload in catalog.WORKLOADS.values()}
+    assert len(titles) == len(catalog.WORKLOADS)
 
 
 def test_a_page_without_markers_is_left_alone(
@@ -192,44 +226,46 @@ def test_a_page_without_markers_is_left_alone(
     assert page.read_text() == "# Speed\n"
 
 
-@pytest.mark.parametrize("name", ["w1", "w2", "w3", "vgg8", "resnet20", "empty"])
-def test_the_contenders_nets_are_fedmaps(compare: ModuleType, name: str) -> None:
-    workload = compare.WORKLOADS[name]
-    theirs, ours = workload.build(), build(workload.net, workload.shape, 10, seed=1)
-    for part in (lambda net: net.parameters(), lambda net: net.buffers()):
-        with torch.no_grad():
-            for mine, its in zip(part(ours), part(theirs), strict=True):
-                its.copy_(mine)
+@pytest.mark.parametrize("key", ["lenet", "mlp", "conv2", "vgg8", "resnet20", "empty"])
+def test_the_contenders_nets_are_fedmaps(catalog: ModuleType, key: str) -> None:
+    workload = catalog.WORKLOADS[key]
+    plain, net = workload.build(), build(workload.net, workload.shape, 10, seed=1)
+    with torch.no_grad():
+        for copy, weight in zip(plain.parameters(), net.parameters(), strict=True):
+            copy.copy_(weight)
+        for copy, buffer in zip(plain.buffers(), net.buffers(), strict=True):
+            copy.copy_(buffer)
     x = torch.randn(4, *workload.shape)
-    torch.testing.assert_close(theirs(x), ours.train()(x))
-    torch.testing.assert_close(theirs.eval()(x), ours.eval()(x))
+    torch.testing.assert_close(plain(x), net.train()(x))
+    torch.testing.assert_close(plain.eval()(x), net.eval()(x))
 
 
-def test_the_operations_of_a_round_of_lenet_are_those_counted_by_hand(compare: ModuleType) -> None:
-    forward, step = compare.flop("lenet", (1, 32, 32))
+def test_the_operations_of_a_round_of_lenet_are_those_counted_by_hand(
+    catalog: ModuleType, measure: ModuleType
+) -> None:
+    forward, step = measure.flop("lenet", (1, 32, 32))
     first, rest = 2 * 28 * 28 * 6 * 25, 2 * (10 * 10 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10)
     assert (forward, step) == (first + rest, 2 * first + 3 * rest)
-    assert compare.operations(compare.W1) == 12_400 * forward + 20 * 480 * 5 * step
+    assert measure.operations(catalog.LENET) == 12_400 * forward + 20 * 480 * 5 * step
 
 
-def test_every_peer_has_pinned_requirements_with_the_same_torch(compare: ModuleType) -> None:
-    for environment in {contender.environment for contender in compare.CONTENDERS.values()} - {
-        None
-    }:
+def test_every_peer_has_pinned_requirements_with_the_same_torch(catalog: ModuleType) -> None:
+    environments = {contender.environment for contender in catalog.CONTENDERS.values()}
+    for environment in environments - {None}:
         lines = (BENCHMARKS / "environments" / f"{environment}.txt").read_text().split()
         assert "torch==2.13.0" in lines
         assert all("==" in line for line in lines)
 
 
 def test_a_peer_that_is_no_package_takes_part_where_its_checkout_is_given(
-    compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compare: ModuleType, catalog: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "CONTENDERS", dict(compare.CONTENDERS))
-    assert not compare.ready("pfllib")
-    assert compare.ready("fedlab")
-    compare.check_out([f"pfllib={tmp_path}"])
-    assert compare.ready("pfllib")
-    assert compare.fitted("pfllib", compare.W1).options == {"checkout": str(tmp_path)}
+    monkeypatch.setitem(catalog.CONTENDERS, "pfllib", catalog.CONTENDERS["pfllib"])  # put back
+    assert "pfllib" not in compare.all_ready()
+    assert "fedlab" in compare.all_ready()
+    catalog.check_out([f"pfllib={tmp_path}"])
+    assert "pfllib" in compare.all_ready()
+    assert catalog.fitted("pfllib", catalog.LENET).options == {"checkout": str(tmp_path)}
 
 
 @pytest.mark.parametrize(
@@ -239,62 +275,77 @@ def test_a_peer_that_is_no_package_takes_part_where_its_checkout_is_given(
         ("authors=nowhere", "no folder 'nowhere'"),
     ],
 )
-def test_a_checkout_that_is_none_is_told(compare: ModuleType, given: str, sentence: str) -> None:
-    with pytest.raises(SystemExit, match=sentence):
-        compare.check_out([given])
-
-
-def test_a_contender_that_lacks_its_checkout_is_told(
-    compare: ModuleType, monkeypatch: pytest.MonkeyPatch
+def test_a_checkout_that_is_none_is_an_error(
+    catalog: ModuleType, given: str, sentence: str
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["compare.py", "--contenders", "bare,fl-bench"])
-    with pytest.raises(
-        SystemExit,
-        match="fl-bench needs --checkout fl-bench=PATH, the folder of KarhouTam/FL-bench",
-    ):
+    with pytest.raises(SystemExit, match=sentence):
+        catalog.check_out([given])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        (
+            "--contenders",
+            "bare,fl-bench",
+            "fl-bench needs --checkout fl-bench=PATH, the folder of KarhouTam/FL-bench",
+        ),
+        ("--contenders", "bare,nobody", "there is no contender 'nobody'; there are: fedmap, "),
+        ("--workloads", "w1", "there is no workload 'w1'; there are: lenet, mlp, "),
+    ],
+)
+def test_who_or_what_cannot_take_part_is_an_error(
+    compare: ModuleType, monkeypatch: pytest.MonkeyPatch, option: str, value: str, sentence: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare.py", option, value])
+    with pytest.raises(SystemExit, match=sentence):
         compare.main()
 
 
 @pytest.mark.parametrize("script", ["run_pfllib.py", "run_authors.py"])
-def test_a_folder_that_is_not_the_peers_is_told(
-    compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+def test_a_folder_that_is_not_the_peers_is_an_error(
+    catalog: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    monkeypatch.setattr(
-        sys, "argv", [script, replace(compare.W1, options={"checkout": str(tmp_path)}).write()]
-    )
+    work = replace(catalog.LENET, options={"checkout": str(tmp_path)})
+    monkeypatch.setattr(sys, "argv", [script, work.write()])
     with pytest.raises(SystemExit, match="should be the folder of"):
         loaded(BENCHMARKS / "contenders" / script)
 
 
 @pytest.mark.skipif(not kernels.available(), reason="there are no native kernels here")
-def test_speed_has_not_collapsed(compare: ModuleType, tmp_path: Path) -> None:
+def test_speed_has_not_collapsed(
+    compare: ModuleType, catalog: ModuleType, measure: ModuleType, tmp_path: Path
+) -> None:
     """Some four times faster than the bare loop: far from the bound, whatever else the machine
     does."""
-    small = replace(
-        compare.W1, train=240, test=60, global_test=500, epochs=2, clients=4, clients_a_round=2
-    )
-    result = compare.measure(small, ["fedmap", "bare"], 3, tmp_path)
-    assert compare.ratio(result["contenders"]["bare"], result["contenders"]["fedmap"]) > 1.5
+    size = {"train": 240, "test": 60, "global_test": 500, "epochs": 2}
+    small = replace(catalog.LENET, clients=4, clients_a_round=2, **size)
+    entries = measure.measure(small, ["fedmap", "bare"], 3, tmp_path)["contenders"]
+    assert compare.ratio(entries["bare"], entries["fedmap"]) > 1.5
 
 
-def test_contenders_read_the_same_real_images_and_noise_where_there_are_none(
-    compare: ModuleType,
+def test_contenders_read_the_same_real_images(
+    measure: ModuleType, small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures = synthetic(classes=3, shape=(1, 4, 4), train=500)
+    monkeypatch.setattr(measure, "load", lambda name: pictures)
+    workload = measure.with_images(replace(small, data="pictures"), tmp_path)
+    data = loaded(BENCHMARKS / "contenders" / "workload.py").Data(workload)
+    assert data.x.shape == (400, 1, 4, 4)
+    assert not torch.equal(data.y, pictures.train_y[:400])  # in another order
+    torch.testing.assert_close(data.global_test[0], pictures.test_x[:50] / 127.5 - 1)
+
+
+def test_contenders_get_noise_where_there_are_no_images(
+    measure: ModuleType,
     small: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    made = synthetic(classes=3, shape=(1, 4, 4), train=500)
-    monkeypatch.setattr(compare, "load", lambda name: made)
-    workload = compare.with_images(replace(small, data="pictures"), tmp_path)
-    data = loaded(BENCHMARKS / "contenders" / "workload.py").Data(workload)
-    assert data.x.shape == (400, 1, 4, 4)
-    assert not torch.equal(data.y, made.train_y[:400])  # in another order
-    torch.testing.assert_close(data.global_test[0], made.test_x[:50] / 127.5 - 1)
-
     def missing(name: str) -> None:
         raise FedmapError("there are no pictures")
 
-    monkeypatch.setattr(compare, "load", missing)
-    assert compare.with_images(replace(small, data="pictures"), tmp_path).data == "noise"
+    monkeypatch.setattr(measure, "load", missing)
+    assert measure.with_images(replace(small, data="pictures"), tmp_path).data == "noise"
     assert "noise instead of pictures: there are no pictures" in capsys.readouterr().out

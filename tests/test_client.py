@@ -236,11 +236,13 @@ def test_fresh_statistics_are_those_of_the_training_samples(images: Federation) 
     vector[-9:-1] = 77.0
     fresh = client.with_fresh_statistics(vector)
     net = client.model(vector).net
-    activations = net.features[0](client.train_data[0]).detach().transpose(0, 1).flatten(1)
+    activations = (
+        net.get_submodule("features.0")(client.train_data[0]).detach().transpose(0, 1).flatten(1)
+    )
     torch.testing.assert_close(fresh[-9:-5], activations.mean(1))
     torch.testing.assert_close(fresh[-5:-1], activations.var(1))
     assert torch.equal(fresh[:-9], vector[:-9])
-    assert net.features[1].momentum == 0.1
+    assert net.get_submodule("features.1").momentum == 0.1
 
 
 def test_fresh_statistics_count_every_sample_alike_however_they_are_split() -> None:
@@ -253,7 +255,7 @@ def test_fresh_statistics_count_every_sample_alike_however_they_are_split() -> N
     model = Model(build("tiny-bn", (6,), 4, 0))
     fresh = client.with_fresh_statistics(model.vector)
     means = model.named(fresh)["features.1.running_mean"]
-    inputs = model.net.features[0](x).detach()
+    inputs = model.net.get_submodule("features.0")(x).detach()
     torch.testing.assert_close(means, inputs.mean(0))
 
 
@@ -271,7 +273,7 @@ def test_a_last_sample_alone_in_batch_norm_is_no_trouble() -> None:
     models = WorkingModels(lambda: build("tiny-bn", (6,), 4, 0))
     model = Model(build("tiny-bn", (6,), 4, 0))
     fresh = Client(data, 1, Settings(), 0, models, 1.0).with_fresh_statistics(model.vector)
-    inputs = model.net.features[0](x).detach()
+    inputs = model.net.get_submodule("features.0")(x).detach()
     torch.testing.assert_close(model.named(fresh)["features.1.running_mean"], inputs.mean(0))
 
 
@@ -315,8 +317,8 @@ def test_a_site_with_only_its_own_samples_trains_to_the_bits_of_the_simulators_c
     whole = federation.client(2)
     alone = ClientData(
         2,
-        tuple(t.clone() for t in whole.train),
-        tuple(t.clone() for t in whole.test),
+        (whole.train[0].clone(), whole.train[1].clone()),
+        (whole.test[0].clone(), whole.test[1].clone()),
         whole.counts.clone(),
         whole.observed.clone(),
         (),

@@ -45,26 +45,26 @@ def test_every_sample_is_once_in_a_training_or_a_test_set_and_a_fifth_of_each_cl
 ) -> None:
     owner = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     data = dataset(sum(sizes))
-    made = Federation(data, owner, seed=seed)
-    assert sorted(torch.cat([*made.train, *made.test]).tolist()) == list(range(sum(sizes)))
+    drawn = Federation(data, owner, seed=seed)
+    assert sorted(torch.cat([*drawn.train, *drawn.test]).tolist()) == list(range(sum(sizes)))
     for k, size in enumerate(sizes):
-        train, test = made.train[k], made.test[k]
+        train, test = drawn.train[k], drawn.test[k]
         assert len(test) == max(int(0.2 * size), 1)
         assert len(train) == size - len(test) > 0
         assert (owner[train] == k).all()
         assert (owner[test] == k).all()
-        assert made.counts[k].tolist() == [int((data.train_y[train] == c).sum()) for c in range(4)]
+        assert drawn.counts[k].tolist() == [int((data.train_y[train] == c).sum()) for c in range(4)]
 
 
 @pytest.mark.parametrize("kind", sorted(PARTITIONS))
 def test_every_partition_makes_a_federation_that_its_record_leads_back_to(kind: str) -> None:
     data = dataset(owner=[k % 7 for k in range(200)])
-    made = partition(data, kind=kind, seed=5)
-    assert len(made) == 7
-    again = made.origin
+    drawn = partition(data, kind=kind, seed=5)
+    assert len(drawn) == 7
+    again = drawn.origin
     assert again["data"] == data.name
     assert same(
-        made,
+        drawn,
         partition(
             data,
             again["clients"],
@@ -73,7 +73,7 @@ def test_every_partition_makes_a_federation_that_its_record_leads_back_to(kind: 
             **again["partition_params"],
         ),
     )
-    assert not same(made, partition(data, kind=kind, seed=6))
+    assert not same(drawn, partition(data, kind=kind, seed=6))
 
 
 def test_which_fifth_is_test_is_drawn_by_the_seed() -> None:
@@ -92,10 +92,10 @@ def test_the_datas_own_test_set_is_the_global_one() -> None:
 
 def test_without_a_test_set_the_union_of_the_local_tests_is_the_global_one() -> None:
     data = dataset()
-    made = partition(replace(data, test_x=data.test_x[:0], test_y=data.test_y[:0]), 3)
-    union = torch.cat(made.test)
-    assert torch.equal(made.test_x, data.train_x[union])
-    assert torch.equal(made.test_y, data.train_y[union])
+    drawn = partition(replace(data, test_x=data.test_x[:0], test_y=data.test_y[:0]), 3)
+    union = torch.cat(drawn.test)
+    assert torch.equal(drawn.test_x, data.train_x[union])
+    assert torch.equal(drawn.test_y, data.train_y[union])
 
 
 def test_a_class_is_observed_from_as_many_training_samples_as_the_dataset_says() -> None:
@@ -107,8 +107,8 @@ def test_a_class_is_observed_from_as_many_training_samples_as_the_dataset_says()
 
 
 def test_one_clients_samples_travel_without_the_other_clients() -> None:
-    made = partition(dataset(20_000), 100)
-    assert len(pickle.dumps(made.train[0])) < 5_000
+    drawn = partition(dataset(20_000), 100)
+    assert len(pickle.dumps(drawn.train[0])) < 5_000
 
 
 # What is chosen where nothing is said.
@@ -122,25 +122,25 @@ def test_samples_without_owners_make_the_papers_scene_with_the_datasets_number_o
 
 def test_samples_with_owners_stay_with_them() -> None:
     data = dataset(owner=[k // 50 for k in range(200)])
-    made = partition(data)
-    assert made.origin["partition"] == "natural"
-    assert made.origin["clients"] == len(made) == 4
-    assert sorted(torch.cat([made.train[1], made.test[1]]).tolist()) == list(range(50, 100))
-    assert same(made, partition(data, 4))
+    drawn = partition(data)
+    assert drawn.origin["partition"] == "natural"
+    assert drawn.origin["clients"] == len(drawn) == 4
+    assert sorted(torch.cat([drawn.train[1], drawn.test[1]]).tolist()) == list(range(50, 100))
+    assert same(drawn, partition(data, 4))
 
 
 def test_samples_with_owners_are_shared_out_anew_where_one_says_so() -> None:
     data = dataset(owner=[k // 50 for k in range(200)], names=("a", "b", "c", "d"))
-    made = partition(data, kind="incomplete")
-    assert len(made) == 7  # the dataset's default
-    assert made.client_names == tuple(f"client {k}" for k in range(7))
-    assert same(made, partition(replace(data, owner=None), kind="incomplete"))
+    drawn = partition(data, kind="incomplete")
+    assert len(drawn) == 7  # the dataset's default
+    assert drawn.client_names == tuple(f"client {k}" for k in range(7))
+    assert same(drawn, partition(replace(data, owner=None), kind="incomplete"))
 
 
 def test_another_number_of_clients_than_of_owners_is_refused() -> None:
     with pytest.raises(
         FedmapError,
-        match="clients is 3, but the samples come with 4 owners; leave clients out, or choose another",
+        match="clients is 3, but the samples come with 4 owners; leave clients out, or choose",
     ):
         partition(dataset(owner=[k // 50 for k in range(200)]), 3)
 
@@ -153,19 +153,19 @@ def test_the_datas_own_client_and_class_names_survive() -> None:
         dataset(owner=[k // 100 for k in range(200)], names=("north", "south")),
         classes=("a", "b", "c", "d"),
     )
-    made = partition(data)
-    assert made.client_names == ("north", "south")
-    assert made.dataset.classes == ("a", "b", "c", "d")
+    drawn = partition(data)
+    assert drawn.client_names == ("north", "south")
+    assert drawn.dataset.classes == ("a", "b", "c", "d")
 
 
 @pytest.mark.parametrize(
-    ("names", "whose"), [(("north", "south", "east"), "south"), ((), "client 1")]
+    ("names", "owner_name"), [(("north", "south", "east"), "south"), ((), "client 1")]
 )
-def test_an_owner_with_a_single_sample_is_named(names: tuple[str, ...], whose: str) -> None:
+def test_an_owner_with_a_single_sample_is_named(names: tuple[str, ...], owner_name: str) -> None:
     data = dataset(9, owner=[0, 0, 0, 0, 1, 2, 2, 2, 2], names=names)
     with pytest.raises(
         FedmapError,
-        match=f"^{whose} has one sample; each client needs at least 2, one to train on and one to test on",
+        match=f"^{owner_name} has one sample; each client needs at least 2, one to train on",
     ):
         partition(data)
 
@@ -257,14 +257,14 @@ def arrays(*labels: list[int]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def test_arrays_make_one_client_a_pair() -> None:
     pairs = arrays([0, 1, 0, 1, 0], [2, 2, 1])
-    made = Federation.from_arrays(pairs)
-    assert made.client_names == ("client 0", "client 1")
-    assert [len(part) for part in (*made.train, *made.test)] == [4, 2, 1, 1]
-    mine = torch.cat([made.train[1], made.test[1]]).sort().values
-    assert np.array_equal(made.dataset.train_x[mine], pairs[1][0])
-    assert made.dataset.train_y[mine].tolist() == [2, 2, 1]
-    assert len(made.test_y) == 2
-    assert made.origin == {
+    drawn = Federation.from_arrays(pairs)
+    assert drawn.client_names == ("client 0", "client 1")
+    assert [len(part) for part in (*drawn.train, *drawn.test)] == [4, 2, 1, 1]
+    mine = torch.cat([drawn.train[1], drawn.test[1]]).sort().values
+    assert np.array_equal(drawn.dataset.train_x[mine], pairs[1][0])
+    assert drawn.dataset.train_y[mine].tolist() == [2, 2, 1]
+    assert len(drawn.test_y) == 2
+    assert drawn.origin == {
         "data": "arrays",
         "partition": "natural",
         "partition_params": {},
@@ -275,13 +275,13 @@ def test_arrays_make_one_client_a_pair() -> None:
 
 def test_arrays_keep_the_names_of_clients_and_classes_and_the_test_set() -> None:
     first, second, test = arrays([0, 1, 0], [1, 1], [0, 2])
-    made = Federation.from_arrays(
+    drawn = Federation.from_arrays(
         {"north": first, "south": second}, test, classes=["cat", "dog", "owl"]
     )
-    assert made.client_names == ("north", "south")
-    assert made.dataset.classes == ("cat", "dog", "owl")
-    assert np.array_equal(made.test_x, test[0])
-    assert not made.observed[:, 2].any()
+    assert drawn.client_names == ("north", "south")
+    assert drawn.dataset.classes == ("cat", "dog", "owl")
+    assert np.array_equal(drawn.test_x, test[0])
+    assert not drawn.observed[:, 2].any()
 
 
 def test_arrays_may_be_tensors() -> None:

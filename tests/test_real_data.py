@@ -47,5 +47,6 @@ def test_a_round_of_map_runs_on(data: str, net: str) -> None:
     result = fedmap.run("map", two, net=net, rounds=1, fraction=0.5, epochs=0.1, batch=8)
     (record,) = result.rounds
     assert math.isfinite(record["train_loss"])  # accuracies may well be 0 after so few steps
+    assert result.global_accuracy is not None
     assert 0 <= result.global_accuracy <= 1
     assert len(result.final["personal_accuracy_per_client"]) == 2

@@ -130,7 +130,6 @@ def test_a_model_is_handed_out_in_evaluation_mode() -> None:
 def test_names_are_in_the_order_of_the_vector() -> None:
     model = a_model()
     assert model.names == list(model.named(model.vector))
-    assert WorkingModels(lambda: build("tiny-bn", (1, 8, 8), 4, 0)).names == model.names
 
 
 def test_a_vector_of_weights_alone_has_names_for_the_weights_alone() -> None:

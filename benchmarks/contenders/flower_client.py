@@ -28,7 +28,7 @@ def train_client(message: Message, context: Context) -> Message:
     add(-STEPS.value, -SCORED.value)
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     train(
-        net, workload.optimiser(net), Batches(*data.train(client), workload.batch), workload.epochs
+        net, workload.optimizer(net), Batches(*data.train(client), workload.batch), workload.epochs
     )
     numbers = {"num-examples": workload.train, "accuracy": accuracy(net, *data.test(client))}
     work = {"steps": STEPS.value, "scored": SCORED.value}

@@ -1,5 +1,5 @@
 """The workloads' nets in plain PyTorch, mathematically those of `fedmap.nets`: a classifier without
-bias, the same initialisation.
+bias, the same initialization.
 
 Nothing here knows fedmap; a test compares the two families, parameter by parameter and output by
 output."""
@@ -65,15 +65,16 @@ class Residual(nn.Module):
         super().__init__()
         stride = 1 if inputs == outputs else 2
         self.branch = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
-            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs),
-        )  # fmt: skip
-        projection = (
-            (nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-            if inputs != outputs
-            else ()
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
         )
-        self.shortcut = nn.Sequential(*projection)
+        self.shortcut = nn.Sequential()
+        if inputs != outputs:
+            self.shortcut.append(nn.Conv2d(inputs, outputs, 1, stride, bias=False))
+            self.shortcut.append(nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.branch(x) + self.shortcut(x))
@@ -101,12 +102,17 @@ def linear(shape: Shape) -> nn.Sequential:
 
 
 NETS: dict[str, Callable[[Shape], nn.Sequential]] = {
-    "lenet": lenet, "mlp": mlp, "conv2": conv2, "vgg8": vgg8, "resnet20": resnet20, "linear": linear,
-}  # fmt: skip
+    "lenet": lenet,
+    "mlp": mlp,
+    "conv2": conv2,
+    "vgg8": vgg8,
+    "resnet20": resnet20,
+    "linear": linear,
+}
 
 
 def build(name: str, shape: Shape, seed: int = 0) -> nn.Sequential:
-    """A freshly initialised net, in training mode."""
+    """A freshly initialized net, in training mode."""
     torch.manual_seed(seed)
     net = NETS[name](shape)
     for layer in net.modules():

@@ -2,10 +2,11 @@
 
 from fedmap import Method
 from fedmap.client import Client
-from fedmap.methods import Local, Values
+from fedmap.methods import Local, MethodParams
+from fedmap.values import Values
 
 
-class Nothing(Method):
+class Nothing(Method[MethodParams]):
     """Clients send back what they got."""
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:

@@ -18,12 +18,8 @@ def main() -> None:
         total: dict[str, Tensor] = {}
         for client in torch.randperm(workload.clients)[: workload.clients_a_round].tolist():
             net.load_state_dict(model)
-            train(
-                net,
-                workload.optimiser(net),
-                Batches(*data.train(client), workload.batch),
-                workload.epochs,
-            )
+            batches = Batches(*data.train(client), workload.batch)
+            train(net, workload.optimizer(net), batches, workload.epochs)
             accuracy(net, *data.test(client))
             for name, value in net.state_dict().items():
                 total[name] = total[name] + value if name in total else value.clone()

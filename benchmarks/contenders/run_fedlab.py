@@ -1,7 +1,7 @@
 """FedLab's standalone simulation: one process, two threads, its trainers and handlers, with a
 loader that reads tensors in memory.
 
-Its optimiser outlives a client, so momentum would leak from one client to the next; a fresh one is
+Its optimizer outlives a client, so momentum would leak from one client to the next; a fresh one is
 made for each."""
 
 from typing import Any
@@ -17,7 +17,7 @@ from workload import Batches, Data, Turns, Workload, accuracy, given
 
 
 class Clients(FedDataset):  # type: ignore[misc]
-    """Remembers whose loader was asked for last: that client's model is scored once it is trained."""
+    """Remembers whose loader was asked for last: that client is scored once it is trained."""
 
     def __init__(self, data: Data) -> None:
         self.data, self.client = data, -1
@@ -28,14 +28,14 @@ class Clients(FedDataset):  # type: ignore[misc]
 
 
 class Scored:
-    """A trainer whose clients start with a fresh optimiser and end with a score on their own test
+    """A trainer whose clients start with a fresh optimizer and end with a score on their own test
     samples."""
 
     workload: Workload
 
     def train(self, *given: Any) -> Any:
         trainer: Any = self
-        trainer.optimizer = self.workload.optimiser(trainer.model)
+        trainer.optimizer = self.workload.optimizer(trainer.model)
         trainer.model.train()
         package = super().train(*given)  # type: ignore[misc]
         accuracy(trainer.model, *trainer.dataset.data.test(trainer.dataset.client))

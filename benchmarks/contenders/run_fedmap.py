@@ -21,18 +21,16 @@ NOTHING = f"{Path(__file__).with_name('nothing.py')}:Nothing"
 
 @NETS.add("conv2")
 def conv2(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Two 5x5 convolutions of 32 and 64 channels, each with a max pool, and a hidden layer of 512."""
+    """Two 5x5 convolutions of 32 and 64 channels with max pools, and a hidden layer of 512."""
     blocks = ConvBlocks(shape[0], [ConvBlock(32, 5, 2, True), ConvBlock(64, 5, 2, True)])
     hidden = nn.Linear(blocks.dim(*shape[1:]), 512)
-    return Net(
-        nn.Sequential(OrderedDict(blocks=blocks, flat=nn.Flatten(), hidden=hidden, relu=nn.ReLU())),
-        512,
-        classes,
-    )
+    layers = OrderedDict(blocks=blocks, flat=nn.Flatten(), hidden=hidden, relu=nn.ReLU())
+    return Net(nn.Sequential(layers), 512, classes)
 
 
 @NETS.add("linear")
 def linear_net(shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The classifier alone."""
     return linear(shape)
 
 
@@ -40,18 +38,16 @@ def federation(workload: Workload) -> fedmap.Federation:
     """A fifth of each client's samples is its test set, as fedmap always has it."""
     data = Data(workload)
     classes = tuple(str(label) for label in range(CLASSES))
-    made = fedmap.Federation(
-        Dataset(workload.data, data.x, data.y, *data.global_test, classes, owner=data.owner),
-        data.owner.numpy(),
-    )
-    assert {len(part) for part in made.train} == {workload.train}
-    assert {len(part) for part in made.test} == {workload.test}
-    return made
+    dataset = Dataset(workload.data, data.x, data.y, *data.global_test, classes, owner=data.owner)
+    clients = fedmap.Federation(dataset, data.owner.numpy())
+    assert {len(part) for part in clients.train} == {workload.train}
+    assert {len(part) for part in clients.test} == {workload.test}
+    return clients
 
 
 def main() -> None:
     turns, workload = Turns(), given()
-    made = federation(workload)
+    clients = federation(workload)
     net = workload.net
     if workload.count:
         NETS.add("counted")(lambda shape, classes: counted(build(workload.net, shape, classes, 0)))
@@ -59,7 +55,7 @@ def main() -> None:
     turns.begin(build(workload.net, workload.shape, CLASSES, 0), "fedmap")
     fedmap.run(
         workload.method if workload.epochs else NOTHING,
-        made,
+        clients,
         net=net,
         params=PARAMS.get(workload.method, {}),
         rounds=workload.rounds,

@@ -38,7 +38,7 @@ NAME = "noise"  # of the dataset
 
 
 class Samples:
-    """All clients' samples. FL-bench tells a dataset when to change its transforms; here are none."""
+    """All clients' samples. FL-bench asks a dataset to change its transforms; here are none."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
@@ -126,12 +126,12 @@ SERVERS: dict[str, Any] = {"fedavg": FedAvg, "scaffold": Scaffold, "ditto": Ditt
 
 def settings(workload: Workload) -> Any:
     """What differs from FL-bench's defaults."""
-    optimiser: dict[str, Any] = {"name": "sgd", "lr": workload.lr}
+    optimizer: dict[str, Any] = {"name": "sgd", "lr": workload.lr}
     epochs = workload.epochs
     if workload.method == "scaffold":
         epochs *= math.ceil(workload.train / workload.batch)
     else:
-        optimiser |= {"momentum": workload.momentum, "weight_decay": workload.weight_decay}
+        optimizer |= {"momentum": workload.momentum, "weight_decay": workload.weight_decay}
     common = {
         "join_ratio": workload.fraction,
         "global_epoch": workload.rounds,
@@ -146,7 +146,7 @@ def settings(workload: Workload) -> Any:
     }
     ditto = {"pers_epoch": workload.epochs, "lamda": 0.1}
     given = DictConfig(
-        {"dataset": {"name": NAME}, "optimizer": optimiser, "common": common, "ditto": ditto}
+        {"dataset": {"name": NAME}, "optimizer": optimizer, "common": common, "ditto": ditto}
     )
     return parse_args(
         given, workload.method, getattr(SERVERS[workload.method], "get_hyperparams", None)
@@ -154,7 +154,7 @@ def settings(workload: Workload) -> Any:
 
 
 def write_partition(workload: Workload, folder: Path) -> None:
-    """Who has which samples, in the files that FL-bench's own preparation of a dataset would leave."""
+    """Who has which samples, in the files that FL-bench's preparation of a dataset leaves."""
     everyone, each = list(range(workload.clients)), workload.train + workload.test
     firsts = [client * each for client in everyone]
     parts = [

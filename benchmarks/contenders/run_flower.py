@@ -4,11 +4,8 @@ model with two."""
 import os
 import sys
 
-os.environ |= {
-    "WORKLOAD": sys.argv[1],
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "RAY_DEDUP_LOGS": "0",
-}  # actors inherit these
+# actors inherit these
+os.environ |= {"WORKLOAD": sys.argv[1], "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 import flower_client
 import torch

@@ -45,12 +45,11 @@ def splitter(workload: Workload) -> Any:
 
 
 def client(workload: Workload) -> dict[str, Any]:
-    optimiser: dict[str, Any] = {"name": "SGD", "lr": workload.lr}
+    optimizer: dict[str, Any] = {"name": "SGD", "lr": workload.lr}
     if workload.method != "scaffold":
-        optimiser |= {"momentum": workload.momentum, "weight_decay": workload.weight_decay}
-    own: dict[str, Any] = {
-        "persistency": False
-    }  # else a client's momentum would live on until its next round
+        optimizer |= {"momentum": workload.momentum, "weight_decay": workload.weight_decay}
+    # else a client's momentum would live on until its next round
+    own: dict[str, Any] = {"persistency": False}
     if workload.method == "scaffold":
         own = {}
     elif workload.method == "ditto":
@@ -59,7 +58,7 @@ def client(workload: Workload) -> dict[str, Any]:
         "batch_size": workload.batch,
         "local_epochs": workload.epochs,
         "loss": "CrossEntropyLoss",
-        "optimizer": optimiser,
+        "optimizer": optimizer,
         "scheduler": {"name": "StepLR", "step_size": 1, "gamma": 1},
         **own,
     }
@@ -73,9 +72,8 @@ def main() -> None:
     environment.set_evaluator(
         ClassificationEval(1, CLASSES, accuracy=Accuracy(task="multiclass", num_classes=CLASSES))
     )
-    environment.get_live_renderer().auto_refresh = (
-        False  # a thread that draws while others have their turn
-    )
+    # no thread that draws while others have their turn
+    environment.get_live_renderer().auto_refresh = False
     net = workload.build()
     parts = DDict(client=DDict(client(workload)), server=DDict(weighted=False), model=net)
     algorithm = ALGORITHMS[workload.method](workload.clients, splitter(workload), parts)

@@ -128,12 +128,12 @@ def main() -> None:
     federated = FederatedDataset(users.__getitem__, get_user_sampler("minimize_reuse", list(users)))
     model = PyTorchModel(
         net,
-        lambda parameters, lr: workload.optimiser(net),
+        lambda parameters, lr: workload.optimizer(net),
         torch.optim.SGD(net.parameters(), lr=1.0),
     )
-    made, params = algorithm(workload)
-    made.tests = [PyTorchTensorDataset(data.test(k)) for k in range(workload.clients)]
-    made.run(
+    averaging, params = algorithm(workload)
+    averaging.tests = [PyTorchTensorDataset(data.test(k)) for k in range(workload.clients)]
+    averaging.run(
         params,
         SimulatedBackend(federated, federated),
         model,

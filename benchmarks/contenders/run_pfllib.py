@@ -39,8 +39,8 @@ class Scored:
 
     def train(self) -> None:
         client: Any = self
-        if self.data.workload.method != "scaffold":  # whose optimiser is PFLlib's own
-            client.optimizer = self.data.workload.optimiser(client.model)
+        if self.data.workload.method != "scaffold":  # whose optimizer is PFLlib's own
+            client.optimizer = self.data.workload.optimizer(client.model)
         super().train()  # type: ignore[misc]
         accuracy(getattr(client, "model_per", client.model), *self.data.test(client.id))
 

@@ -47,9 +47,8 @@ class Workload:
     count: bool = False
     data: str = "noise"  # or the data set that the harness has put into the file `images`
     images: str = ""
-    options: dict[str, Any] = field(
-        default_factory=dict
-    )  # the contender's own, such as fedmap's kernels
+    # the contender's own, such as fedmap's kernels
+    options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, text: str) -> "Workload":
@@ -79,7 +78,7 @@ class Workload:
         net = build(self.net, self.shape)
         return counted(net) if self.count else net
 
-    def optimiser(self, net: nn.Module) -> torch.optim.SGD:
+    def optimizer(self, net: nn.Module) -> torch.optim.SGD:
         """Scaffold's variates are made for plain SGD; every other method has momentum and decay."""
         if self.method == "scaffold":
             return torch.optim.SGD(net.parameters(), lr=self.lr)
@@ -104,9 +103,8 @@ class Data:
             pixels, labels = torch.load(self.workload.images)[part]
             return pixels[:n].float().div_(127.5).sub_(1), labels[:n]
         rng = torch.Generator().manual_seed(0 if part == "train" else 1)
-        return torch.randn(n, *self.workload.shape, generator=rng), torch.randint(
-            CLASSES, (n,), generator=rng
-        )
+        x = torch.randn(n, *self.workload.shape, generator=rng)
+        return x, torch.randint(CLASSES, (n,), generator=rng)
 
     def _part(self, client: int, start: int, stop: int) -> Pair:
         first = client * (self.workload.train + self.workload.test)
@@ -134,23 +132,22 @@ class Batches:
             yield self.x[index], self.y[index]
 
 
-def train(net: nn.Module, optimiser: torch.optim.Optimizer, batches: Batches, epochs: int) -> None:
+def train(net: nn.Module, optimizer: torch.optim.Optimizer, batches: Batches, epochs: int) -> None:
     """The usual loop, for contenders whose users write it themselves."""
     net.train()
     for _ in range(epochs):
         for x, y in batches:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
 
 
 def accuracy(net: nn.Module, x: Tensor, y: Tensor) -> float:
     net.eval()
     parts = zip(torch.split(x, EVALUATION_BATCH), torch.split(y, EVALUATION_BATCH), strict=True)
     with torch.inference_mode():
-        return sum(
-            int((net(samples).argmax(1) == labels).sum()) for samples, labels in parts
-        ) / len(y)
+        right = sum(int((net(samples).argmax(1) == labels).sum()) for samples, labels in parts)
+    return right / len(y)
 
 
 # Counted by the nets themselves; in shared memory, so that forked workers count too.
@@ -172,9 +169,8 @@ def count(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 def counted(net: N) -> N:
     """The net, whose classifier counts how often it trains and how many samples it scores."""
-    [layer for layer in net.modules() if isinstance(layer, nn.Linear)][
-        -1
-    ].register_forward_pre_hook(count)
+    linear = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
+    linear[-1].register_forward_pre_hook(count)
     return net
 
 
@@ -197,20 +193,14 @@ class Turns:
 
     def end(self) -> None:
         """A round is done: answer, and wait for the next one."""
-        self._answer(
-            {
-                "seconds": time.perf_counter() - self._began,
-                "steps": STEPS.value,
-                "scored": SCORED.value,
-            }
-        )
+        seconds = time.perf_counter() - self._began
+        self._answer({"seconds": seconds, "steps": STEPS.value, "scored": SCORED.value})
 
     def _answer(self, what: dict[str, Any]) -> None:
         print(json.dumps(what), file=self._answers, flush=True)
         if not sys.stdin.readline():
-            os._exit(
-                0
-            )  # no more rounds; frameworks that own their loop know no other way to leave it
+            # no more rounds; frameworks that own their loop know no other way to leave it
+            os._exit(0)
         add(-STEPS.value, -SCORED.value)
         self._began = time.perf_counter()
 
@@ -222,10 +212,6 @@ def given() -> Workload:
 
 def commit_of(checkout: str) -> str:
     """The commit of a peer's repository, where git knows it."""
-    told = subprocess.run(
-        ["git", "-C", checkout, "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return told.stdout.strip() or "of an unknown commit"
+    command = ["git", "-C", checkout, "rev-parse", "--short", "HEAD"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or "of an unknown commit"

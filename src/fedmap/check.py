@@ -38,10 +38,10 @@ def check_method(method: str | type[AnyMethod], **params: Any) -> None:
     An AssertionError says which of these fails, and how: it refuses parameters outside their range;
     it runs two rounds on clients that miss classes, one of which has a single class, on a plain net
     and on one with batch norm; its losses and uploads are finite; it draws from no global random
-    generator (torch's is seeded for layers such as dropout); it leaves what it is given as it was; its states keep their form and survive a save
-    and load; nothing private is in what it uploads, unless `sends` explains the entry; the record's
-    bytes are what goes down and up; two workers, and a stop and resume, give the same bits as one
-    uninterrupted process."""
+    generator (torch's is seeded for layers such as dropout); it leaves what it is given as it was;
+    its states keep their form and survive a save and load; nothing private is in what it uploads,
+    unless `sends` explains the entry; the record's bytes are what goes down and up; two workers,
+    and a stop and resume, give the same bits as one uninterrupted process."""
     checked = find_method(method) if isinstance(method, str) else method
     try:
         refuses_wrong_parameters(checked, params)
@@ -117,8 +117,11 @@ def refuses_wrong_parameters(method: type[AnyMethod], params: dict[str, Any]) ->
 def beyond(field: FieldInfo) -> list[Any]:
     """A value just outside each bound of a field."""
     outside: dict[str, Callable[[Any], Any]] = {
-        "ge": lambda bound: bound - 1, "gt": lambda bound: bound, "le": lambda bound: bound + 1, "lt": lambda bound: bound,
-    }  # fmt: skip
+        "ge": lambda bound: bound - 1,
+        "gt": lambda bound: bound,
+        "le": lambda bound: bound + 1,
+        "lt": lambda bound: bound,
+    }
     values = [
         step(getattr(limit, kind))
         for limit in field.metadata

@@ -47,9 +47,9 @@ def class_scale(
 def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """Eq. 11: tau^2 KL(softmax(teacher / tau) || softmax(student / tau)), mean over the batch;
     arguments are logits."""
-    told = F.log_softmax(teacher / temperature, dim=1)
-    said = F.log_softmax(student / temperature, dim=1)
-    return temperature**2 * F.kl_div(said, told, reduction="batchmean", log_target=True)
+    target = F.log_softmax(teacher / temperature, dim=1)
+    answer = F.log_softmax(student / temperature, dim=1)
+    return temperature**2 * F.kl_div(answer, target, reduction="batchmean", log_target=True)
 
 
 def mmd(h: Tensor, other: Tensor) -> Tensor:
@@ -57,14 +57,11 @@ def mmd(h: Tensor, other: Tensor) -> Tensor:
 
     Bandwidths are 1/4, 1/2, 1, 2, 4 times the mean squared distance, which is held constant (as in
     DAN)."""
-    if (
-        len(h) == 1
-        # the bandwidth would follow the only distance there is: the same discrepancy, however near the
-        # two are
-    ):
+    # The bandwidth would follow the only distance: the same discrepancy, however near the two are.
+    if len(h) == 1:
         return 0 * h.sum()
     both = torch.cat([h, other])
-    # distances stay the same; their rounding shrinks from the size of h to its spread
+    # Distances stay the same; their rounding shrinks from the size of h to its spread.
     both = both - both.detach().mean(0)
     norms = both.square().sum(1)
     squared = (norms[:, None] + norms - 2 * both @ both.T).clamp_min(0)

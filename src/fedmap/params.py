@@ -12,7 +12,7 @@ from fedmap.registry import nearest
 M = TypeVar("M", bound=BaseModel)
 
 
-def checked(model: type[M], values: dict[str, Any], whose: str, also: tuple[str, ...] = ()) -> M:
+def checked(model: type[M], values: dict[str, Any], owner: str, also: tuple[str, ...] = ()) -> M:
     """The validated parameters, or one sentence that names the parameter, its value and what is
     allowed.
 
@@ -22,7 +22,7 @@ def checked(model: type[M], values: dict[str, Any], whose: str, also: tuple[str,
     for name in values:
         if name not in known:
             raise FedmapError(
-                f"{whose} has no parameter {name!r}; "
+                f"{owner} has no parameter {name!r}; "
                 + (nearest(name, known | set(also)) if known else "it has none")
             )
     try:
@@ -31,10 +31,10 @@ def checked(model: type[M], values: dict[str, Any], whose: str, also: tuple[str,
         first = wrong.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
         if name not in known:
-            raise FedmapError(f"{whose}: {first['msg'].removeprefix('Value error, ')}") from None
+            raise FedmapError(f"{owner}: {first['msg'].removeprefix('Value error, ')}") from None
         value = values.get(name, first.get("input"))
         raise FedmapError(
-            f"{whose}: {name} is {value!r}; allowed: {allowed(model.model_fields[name])}"
+            f"{owner}: {name} is {value!r}; allowed: {allowed(model.model_fields[name])}"
         ) from None
 
 

@@ -81,20 +81,20 @@ def test_every_setting_of_sweep_arrives(call: Call, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["run", "compare --methods fedavg", "sweep -g alpha=0.5"])
 @pytest.mark.parametrize("choice", ["native", "torch"])
-def test_kernels_are_put_in_force(
+def test_the_choice_of_kernels_arrives(
     command: str, choice: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: list[str] = []
+    asked: list[str] = []
 
-    def use(choice: str) -> str:
-        used.append(choice)
-        return choice
+    def resolve(choice: str) -> str:
+        asked.append(choice)
+        return "torch"  # there may be no native ones on this machine
 
-    monkeypatch.setattr(kernels, "use", use)
+    monkeypatch.setattr(kernels, "resolve", resolve)
     small = "--data synthetic --net mlp --clients 4 --rounds 1 --epochs 0.2 --workers 1 --quiet"
     call(f"{command} {small} --kernels {choice}")
-    assert used
-    assert set(used) == {choice}
+    assert choice in asked
+    assert "auto" not in asked
 
 
 @pytest.mark.parametrize("command", ["compare", "sweep -g alpha=0.5", "demo"])

@@ -4,7 +4,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from measure import peak_memory
+from peak_memory import peak_memory
 
 from fedmap.data.files import archive
 from fedmap.errors import FedmapError

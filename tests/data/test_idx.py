@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measure import peak_memory
+from peak_memory import peak_memory
 
 from fedmap.data.files import idx
 from fedmap.errors import FedmapError

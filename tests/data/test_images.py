@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measure import peak_memory
+from peak_memory import peak_memory
 from PIL import Image
 
 from fedmap.data.files import images

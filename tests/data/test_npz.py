@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from measure import peak_memory
+from peak_memory import peak_memory
 
 from fedmap.data import load, read_npz
 from fedmap.data.own import npz

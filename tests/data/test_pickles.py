@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from measure import peak_memory
+from peak_memory import peak_memory
 from writers import number, python2, text
 
 from fedmap.data.files import pickles

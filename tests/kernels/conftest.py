@@ -1,4 +1,5 @@
-"""The native kernels, where they can be built, and PyTorch in force again after every test."""
+"""The native kernels, where they can be built, and what was in force before again after every
+test."""
 
 from collections.abc import Iterator
 
@@ -11,20 +12,19 @@ from fedmap import kernels
 def native() -> Iterator[None]:
     if not kernels.available():
         pytest.skip(f"no native kernels: {kernels.why_not()}")
-    kernels.use("native")
-    yield
-    kernels.use("torch")
+    with kernels.in_force("native"):
+        yield
 
 
 @pytest.fixture
 def forgotten() -> Iterator[None]:
-    """What was loaded and said before is forgotten, and what this test loads and says afterwards."""
+    """What was loaded and printed before is forgotten, and afterwards what this test loaded."""
 
     def forget() -> None:
         kernels._load.cache_clear()
         kernels._say_once.cache_clear()
-        kernels.use("torch")
 
     forget()
-    yield
+    with kernels.in_force("torch"):
+        yield
     forget()

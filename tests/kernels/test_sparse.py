@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedmap import kernels
 from fedmap.kernels import add_product
 
 pytestmark = pytest.mark.usefixtures("native")
@@ -18,11 +17,9 @@ sizes = st.integers(1, 150)  # around the kernel's blocks of 64
 
 
 def matrix(rows: int, columns: int, *, transposed: bool, rng: torch.Generator) -> Tensor:
-    return (
-        torch.randn(columns, rows, generator=rng).t()
-        if transposed
-        else torch.randn(rows, columns, generator=rng)
-    )
+    if transposed:
+        return torch.randn(columns, rows, generator=rng).t()
+    return torch.randn(rows, columns, generator=rng)
 
 
 @settings(deadline=None, max_examples=150)
@@ -36,7 +33,7 @@ def matrix(rows: int, columns: int, *, transposed: bool, rng: torch.Generator) -
     st.floats(0, 1),
     st.integers(0, 1000),
 )
-def test_values(
+def test_the_product_is_as_exact_as_32_bits_allow(
     rows: int,
     depth: int,
     columns: int,
@@ -46,19 +43,14 @@ def test_values(
     share: float,
     seed: int,
 ) -> None:
-    kernels.use("native")
     rng = torch.Generator().manual_seed(seed)
-    a, b = (
-        matrix(rows, depth, transposed=left, rng=rng),
-        matrix(depth, columns, transposed=right, rng=rng),
-    )
+    a = matrix(rows, depth, transposed=left, rng=rng)
+    b = matrix(depth, columns, transposed=right, rng=rng)
     a[torch.rand(rows, depth, generator=rng) < share] = background
     out = torch.randn(rows, columns, generator=rng)
     expected = out.double() + a.double() @ b.double()
-    bound = (
-        1e-6 * (out.abs() + (a.abs() + abs(background)) @ b.abs()).double() * math.sqrt(depth)
-        + 1e-6
-    )
+    size = (out.abs() + (a.abs() + abs(background)) @ b.abs()).double()
+    bound = 1e-6 * size * math.sqrt(depth) + 1e-6
     assert add_product(out, a, b, background) is out
     assert bool(((out - expected).abs() <= bound).all())
 
@@ -85,6 +77,40 @@ def test_not_a_number_goes_through() -> None:
     out = add_product(torch.zeros(3, 5), a, torch.ones(20, 5))
     assert bool(out[1].isnan().all())
     assert bool((out[[0, 2]] == 0).all())
+
+
+def same_where_not_finite(ours: Tensor, expected: Tensor) -> bool:
+    odd = ~expected.isfinite()
+    return (
+        bool(odd.any())
+        and torch.equal(ours.isfinite(), ~odd)
+        and torch.equal(ours[odd].nan_to_num(), expected[odd].nan_to_num())
+    )
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("background", [0.0, -1.0])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(3, 20, 5), (70, 130, 140)])
+def test_what_is_not_finite_behind_the_background_comes_out_as_in_pytorch(
+    poison: float, background: float, transposed: bool, rows: int, depth: int, columns: int
+) -> None:
+    rng = torch.Generator().manual_seed(0)
+    a = torch.full((rows, depth), background)
+    a[0] = torch.randn(depth, generator=rng)
+    b = matrix(depth, columns, transposed=transposed, rng=rng)
+    b[depth - 3, columns - 2] = poison
+    ours = add_product(torch.zeros(rows, columns), a, b, background)
+    expected = torch.zeros(rows, columns).addmm(a, b)
+    assert same_where_not_finite(ours, expected)
+
+
+def test_an_infinite_background_leaves_finite_rows_finite() -> None:
+    a = torch.full((3, 20), math.inf)
+    a[1] = 2
+    out = add_product(torch.zeros(3, 5), a, torch.ones(20, 5), math.inf)
+    assert bool((out[1] == 40).all())
+    assert bool(out[[0, 2]].isinf().all())
 
 
 def test_what_the_library_does_not_take_goes_to_pytorch() -> None:

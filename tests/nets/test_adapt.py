@@ -61,11 +61,12 @@ def test_the_bias_of_the_last_layer_stays_and_is_part_of_the_classifier(
     register(Mine)
     model = Model(build("mine", (1, 8, 8), 4, seed=0))
     assert model.classifier_part.stop - model.classifier_part.start == 4 * 5 + 4
-    assert model.names[-4:] == [
+    assert model.names[-5:] == [
         "classifier.weight",
         "classifier.bias",
         "features.norm.running_mean",
         "features.norm.running_var",
+        "features.norm.num_batches_tracked",
     ]
     before = model(torch.zeros(1, 1, 8, 8))
     with torch.no_grad():
@@ -99,10 +100,12 @@ def test_adapting_changes_neither_the_mode_nor_the_statistics_nor_the_random_sta
     training: bool,
 ) -> None:
     module = Mine((1, 8, 8), 4).train(training)
-    before, state = module.norm.running_mean.clone(), torch.get_rng_state()
+    statistics, state = module.norm.running_mean, torch.get_rng_state()
+    assert statistics is not None
+    before = statistics.clone()
     net = adapt(module, (1, 8, 8), 4)
     assert net.training is net.classifier.training is module.conv.training is training
-    assert torch.equal(module.norm.running_mean, before)
+    assert torch.equal(statistics, before)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -130,7 +133,7 @@ def test_a_module_without_a_linear_layer_is_refused() -> None:
 def test_a_last_layer_of_another_width_than_the_classes_is_refused() -> None:
     with pytest.raises(
         FedmapError,
-        match=r"net Mine: its last linear layer 'head\.last' has 7 outputs, but there are 4 classes",
+        match=r"net Mine: its last linear layer 'head\.last' has 7 outputs, but .* 4 classes",
     ):
         adapt(Mine((1, 8, 8), 7), (1, 8, 8), 4)
 
@@ -198,7 +201,7 @@ class Twice(nn.Module):
 def test_an_output_that_is_not_the_last_linear_layers_is_refused(module: nn.Module) -> None:
     with pytest.raises(
         FedmapError,
-        match=r"its output is not what its last linear layer .* gives; register the classifier last",
+        match=r"its output is not what its last linear layer .* gives; register the classifier",
     ):
         adapt(module, (6,), 3)
 
@@ -214,6 +217,6 @@ def test_samples_that_a_module_does_not_take_get_one_sentence(
     register(lambda shape, classes: nn.Sequential(nn.Flatten(), nn.Linear(5, classes)))
     with pytest.raises(
         FedmapError,
-        match=r"net mine cannot take samples of shape \(6,\): mat1 and mat2 shapes cannot be multiplied",
+        match=r"net mine cannot take samples of shape \(6,\): mat1 and mat2 shapes cannot be",
     ):
         build("mine", (6,), 3, seed=0)

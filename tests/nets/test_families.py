@@ -65,8 +65,13 @@ LAYERS: dict[str, list[nn.Module]] = {  # spelled out, for images of 1x32x32
     "lenet": lenet(nn.Linear(120, 84), nn.ReLU()),
     "lenet-2d": lenet(nn.Linear(120, 2)),
     "lenet-2d-relu": lenet(nn.Linear(120, 2), nn.ReLU()),
-    "tfcnn": [*conv(1, 32, 3, 1), pool(), *conv(32, 64, 3, 1), pool(), *conv(64, 64, 3, 1), pool(), nn.Flatten()],
-    "femnist": [*conv(1, 32, 5, 2), pool(), *conv(32, 64, 5, 2), nn.AdaptiveAvgPool2d(4), nn.Flatten()],
+    "tfcnn": [
+        *conv(1, 32, 3, 1), pool(), *conv(32, 64, 3, 1), pool(),
+        *conv(64, 64, 3, 1), pool(), nn.Flatten(),
+    ],
+    "femnist": [
+        *conv(1, 32, 5, 2), pool(), *conv(32, 64, 5, 2), nn.AdaptiveAvgPool2d(4), nn.Flatten(),
+    ],
     "vgg11": [
         *conv(1, 64, 3, 1), pool(), *conv(64, 128, 3, 1), pool(),
         *conv(128, 256, 3, 1), *conv(256, 256, 3, 1), pool(),
@@ -85,8 +90,8 @@ def test_a_net_computes_what_its_layers_spelled_out_compute(name: str) -> None:
     net = build(name, GREY32, 10, seed=3).train()
     spelled_out = nn.Sequential(*LAYERS[name]).train()
     with torch.no_grad():
-        for theirs, ours in zip(spelled_out.parameters(), net.features.parameters(), strict=True):
-            theirs.copy_(ours)
+        for copy, weight in zip(spelled_out.parameters(), net.features.parameters(), strict=True):
+            copy.copy_(weight)
         x = noise(2, *GREY32)
         torch.testing.assert_close(net.features(x), spelled_out(x), rtol=1e-4, atol=1e-4)
 
@@ -111,13 +116,11 @@ def test_a_resnet_has_three_stages_that_halve_the_image_as_the_channels_double(
     name: str, depth: int
 ) -> None:
     features = build(name, COLOR, 10, seed=0).features
-    assert isinstance(features, nn.Sequential)
-    x = features.relu(features.norm(features.conv(noise(1, *COLOR))))
-    for stage, shape in (
-        (features.stage1, (16, 32, 32)),
-        (features.stage2, (32, 16, 16)),
-        (features.stage3, (64, 8, 8)),
-    ):
+    layers = dict(features.named_children())
+    x = layers["relu"](layers["norm"](layers["conv"](noise(1, *COLOR))))
+    for name, shape in (("stage1", (16, 32, 32)), ("stage2", (32, 16, 16)), ("stage3", (64, 8, 8))):
+        stage = layers[name]
+        assert isinstance(stage, nn.Sequential)
         assert len(stage) == depth
         x = stage(x)
         assert x.shape == (1, *shape)
@@ -133,12 +136,13 @@ def test_a_residual_block_without_its_convolutions_lets_the_input_through() -> N
 def test_a_residual_block_that_changes_the_shape_projects_its_input() -> None:
     block = Residual(4, 8, stride=2).eval()
     nn.init.zeros_(block.norm2.weight)
-    nn.init.ones_(block.shortcut.conv.weight)
+    conv, norm = block.shortcut.children()
+    assert isinstance(conv, nn.Conv2d)
+    assert isinstance(norm, nn.BatchNorm2d)
+    nn.init.ones_(conv.weight)
     x = noise(2, 4, 8, 8)
-    expected = (
-        x[:, :, ::2, ::2].sum(1, keepdim=True).expand(-1, 8, -1, -1)
-        / (1 + block.shortcut.norm.eps) ** 0.5
-    )
+    sums = x[:, :, ::2, ::2].sum(1, keepdim=True).expand(-1, 8, -1, -1)
+    expected = sums / (1 + norm.eps) ** 0.5
     torch.testing.assert_close(block(x), expected.relu())
 
 
@@ -165,14 +169,10 @@ def test_larger_images_that_are_not_square_work_too(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("lenet", 16),
-        ("lenet-2d", 16),
-        ("tfcnn", 8),
-        ("femnist", 8),
-        ("resnet20", 8),
-        ("resnet56", 8),
-    ]
-    + [(name, 32) for name in ("vgg8", "vgg8-bn", "vgg11", "vgg11-bn", "vgg16-bn")],
+        *((name, 8) for name in ("tfcnn", "femnist", "resnet20", "resnet56")),
+        *((name, 16) for name in ("lenet", "lenet-2d")),
+        *((name, 32) for name in ("vgg8", "vgg8-bn", "vgg11", "vgg11-bn", "vgg16-bn")),
+    ],
 )
 def test_images_that_are_too_small_for_a_net_get_one_sentence(name: str, least: int) -> None:
     assert size(name, (1, least, least), 10)
@@ -180,9 +180,9 @@ def test_images_that_are_too_small_for_a_net_get_one_sentence(name: str, least: 
         assert size(name, shape, 10) is None
         with pytest.raises(FedmapError) as wrong:
             build(name, shape, 10, seed=0)
-        assert (
-            str(wrong.value)
-            == f"net {name} cannot take samples of shape {shape}: it needs images of at least {least}x{least}"
+        assert str(wrong.value) == (
+            f"net {name} cannot take samples of shape {shape}: "
+            f"it needs images of at least {least}x{least}"
         )
 
 
@@ -205,9 +205,9 @@ def test_convolutions_start_with_the_variance_that_keeps_gradients_alive() -> No
     net = build("vgg8", COLOR, 10, seed=0)
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d):
-            assert layer.weight.std().item() == pytest.approx(
-                (2 / (layer.out_channels * 9)) ** 0.5, rel=0.1
-            )
+            expected = (2 / (layer.out_channels * 9)) ** 0.5
+            assert layer.weight.std().item() == pytest.approx(expected, rel=0.1)
+            assert layer.bias is not None
             assert not layer.bias.any()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,7 +116,7 @@ def test_results_are_read_in_order_and_the_joint_look_has_the_tables_runs(
     ],
 )
 def test_the_options_lead_to_the_rows(
-    name: str, scale: Scale, where: dict[str, object], expected: str, run_row: RunRow
+    name: str, scale: Scale, where: dict[str, Any], expected: str, run_row: RunRow
 ) -> None:
     assert options(name, scale, two(run_row, **where)) == expected
 

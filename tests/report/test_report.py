@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
+from fedmap.methods import FedAvg
 from fedmap.report.plots import COLORS, curves, curves_figure, holdings_figure, save, smooth
 from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, percent, rows
 from fedmap.simulate.result import Result, summary
@@ -24,7 +25,7 @@ def hand_made(
     all_clients: float = 0.25,
     seconds: Sequence[float] | None = None,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str = "runs/map",
 ) -> Result:
     """The result of a run with these accuracies and seconds by round."""
     personal = personal or [0.75] * len(global_)
@@ -35,7 +36,7 @@ def hand_made(
     ]
     final = summary(records) | {"personal_accuracy_all_clients": all_clients}
     settings = Settings.of({"method": "fedavg", "data": "synthetic", "seed": seed})
-    return Result(settings, records, final, folder, lambda: None, lambda client: lambda x: x)
+    return Result(settings, records, final, Path(folder), FedAvg(), {})
 
 
 def rounds(*pairs: tuple[float | None, float]) -> list[dict[str, float | None]]:
@@ -120,8 +121,8 @@ def test_rows_become_a_table_with_the_method_first_and_the_seconds_last() -> Non
 
 
 def test_json_has_one_entry_for_each_run_with_shares_as_they_are() -> None:
-    first = hand_made([0.1, 0.3], [0.4, 0.8], all_clients=0.9, folder=Path("runs/a"))
-    second = hand_made([None], [0.5], all_clients=0.6, seed=7)
+    first = hand_made([0.1, 0.3], [0.4, 0.8], all_clients=0.9, folder="runs/a")
+    second = hand_made([None], [0.5], all_clients=0.6, seed=7, folder="runs/b")
     assert as_json({"map": [first], "fedrep": [second]}) == [
         {
             "method": "map",
@@ -136,7 +137,7 @@ def test_json_has_one_entry_for_each_run_with_shares_as_they_are() -> None:
         {
             "method": "fedrep",
             "seed": 7,
-            "folder": None,
+            "folder": "runs/b",
             "global_accuracy": None,
             "global_accuracy_last_10": None,
             "personal_accuracy": 0.5,

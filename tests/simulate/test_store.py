@@ -76,6 +76,13 @@ def test_a_state_that_changes_its_shape_is_refused(store: FileStore) -> None:
         store.put(0, 1, {"hpm": torch.zeros(4), "participations": number(1)})
 
 
+def test_the_order_of_entries_does_not_matter(store: FileStore) -> None:
+    store.put(0, 1, dict(reversed(state(4).items())))
+    assert list(store[0]) == list(INITIAL)
+    assert int(store[0]["participations"]) == 4
+    assert torch.equal(store[0]["hpm"], torch.full((3,), 4.0))
+
+
 def test_clients_that_never_took_part_take_no_room_on_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "states.bin"
     store = FileStore({"hpm": torch.zeros(250_000)}, 1000, path)

@@ -44,21 +44,20 @@ def takes(*bundles: type) -> Callable[[Command], Command]:
 
         @wraps(command)
         def with_options(**options: Any) -> None:
-            command(
-                **{
-                    name: values(value, PAIRS[name]) if value and name in PAIRS else value
-                    for name, value in options.items()
-                    if name in own or value is not None
-                }
-            )
+            given = {
+                name: values(value, PAIRS[name]) if value and name in PAIRS else value
+                for name, value in options.items()
+                if name in own or value is not None
+            }
+            command(**given)
 
         first = [
             parameter
             for name, parameter in own.items()
             if name not in shared and parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        # what Typer reads
-        with_options.__signature__ = inspect.Signature([*first, *shared.values()])  # type: ignore[attr-defined]
+        signature = inspect.Signature([*first, *shared.values()])
+        with_options.__signature__ = signature  # type: ignore[attr-defined]  # what Typer reads
         return with_options
 
     return decorate

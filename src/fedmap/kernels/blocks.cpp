@@ -7,12 +7,12 @@
 // are visited; each adds  gradient * window  to the weights' gradient and  gradient * weights  to its window's.
 // All sums have a fixed order, so the same call gives the same bits.
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "vectors.h"
 
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
@@ -22,15 +22,11 @@
 
 namespace {
 
-using Vec = __m256;
-constexpr int LANES = 8;
 constexpr int32_t DEAD = -1;
 constexpr long TOGETHER = 4;  // samples that forward works on at a time: they share the weights
 constexpr long SLICE = 4096;  // floats of a channel group that backward works on at a time: half of the nearest cache
 
 inline long ceil_div(long a, long b) { return (a + b - 1) / b; }
-inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
-inline void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 inline Vec spread(const float* p) { return _mm256_broadcast_ss(p); }
 inline void clear(float* p, long n) { std::memset(p, 0, n * sizeof(float)); }
 
@@ -331,7 +327,7 @@ void add_to_input(const Block& b, const Live* live, long n, float* dx, const flo
         UNROLL for (int r = 0; r < R; ++r)
             UNROLL for (int v = 0; v < V; ++v) store(p + r * row + v * LANES, _mm256_fmadd_ps(g, w[r][v], load(p + r * row + v * LANES)));
     };
-    const long half = n / 2;  // neighbours overlap and would wait for each other's stores: go through both halves at once
+    const long half = n / 2;  // neighbors overlap and would wait for each other's stores: go through both halves at once
     for (long i = 0; i < half; ++i) add(live[i]), add(live[half + i]);
     if (n % 2) add(live[n - 1]);
 }
@@ -428,7 +424,8 @@ long fedmap_memory(const Shape* shapes, int blocks, long n, int input_gradient) 
 }
 
 // Images and output are [sample][channel][row][column]. biases[i] may be null; memory is null when no gradient will be asked for.
-void fedmap_forward(const Shape* shapes, int blocks, long n, const float* images, const float* const* weights, const float* const* biases,
+// Tells whether backward may leave out gradients of zero: not where a weight or an input is not finite, since zero times it is NaN.
+int fedmap_forward(const Shape* shapes, int blocks, long n, const float* images, const float* const* weights, const float* const* biases,
                     float* output, float* memory, int input_gradient) {
     Chain all = chain(shapes, blocks, input_gradient);
     const Block &first = all.front(), &last = all.back();
@@ -443,7 +440,11 @@ void fedmap_forward(const Shape* shapes, int blocks, long n, const float* images
         }
         result = pool.take(TOGETHER * last.out_size());
     });
-    for (int i = 0; i < blocks; ++i) pack_forward(all[i], weights[i], biases[i]);
+    bool all_finite = true;
+    for (int i = 0; i < blocks; ++i) {
+        pack_forward(all[i], weights[i], biases[i]);
+        if (memory) all_finite = all_finite && finite(weights[i], all[i].taps * all[i].outputs);
+    }
 
     for (long s = 0; s < n; s += TOGETHER) {
         const long size = std::min(TOGETHER, n - s), at = memory ? s : 0;
@@ -460,7 +461,9 @@ void fedmap_forward(const Shape* shapes, int blocks, long n, const float* images
             }
             const auto run = b.stride == LANES ? convolve<Input<LANES, 0>> : b.stride == 3 ? convolve<Input<3, 0>>
                              : b.kernel == 5 ? convolve<Input<1, 5>> : convolve<Input<1, 3>>;
-            run(b, b.x + at * b.in_size(), to, size);
+            const float* const x = b.x + at * b.in_size();
+            if (memory) all_finite = all_finite && finite(x, size * b.in_size());
+            run(b, x, to, size);
         }
         for (long k = 0; k < size; ++k)
             for (long o = 0; o < last.outputs; ++o) {
@@ -468,6 +471,7 @@ void fedmap_forward(const Shape* shapes, int blocks, long n, const float* images
                 for (long i = 0; i < last.out_plane; i += LANES) *output++ = p[i];
             }
     }
+    return all_finite;
 }
 
 // dimages, dweights[i] and dbiases[i] are null where no gradient is wanted.

@@ -1,6 +1,6 @@
-"""Compiles the C++ files once for this machine and loads it. The library uses neither Python's nor
-PyTorch's headers: one compiler call of a few seconds makes it, and what is cached serves every
-version of both."""
+"""Compiles the C++ files once for this machine and loads them. The library uses neither Python's
+nor PyTorch's headers: one compiler call of a few seconds builds it, and what is cached serves every
+version of both, also where there is no compiler."""
 
 import ctypes
 import hashlib
@@ -11,13 +11,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("blocks.cpp", "sparse.cpp"))
+HEADERS = (Path(__file__).with_name("vectors.h"),)
+# not -march=native: a home folder may serve several machines
 FLAGS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-fno-strict-aliasing", "-shared", "-fPIC")
-"""Not -march=native: a home folder may serve several machines."""
 COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -26,35 +29,32 @@ class UnavailableError(Exception):
 
 
 def load() -> ctypes.CDLL:
-    """The native library, built if the cache does not have it."""
+    """The native library, built if the cache does not have it or has it damaged."""
     _check_processor()
-    compiler = _compiler()
-    path = _cache() / f"native-{_key(compiler)}.so"
-    if not path.exists():
-        _compile(compiler, path)
+    folder = _cache()
+    for path in _intact(folder):
+        with suppress(OSError, AttributeError):  # for another machine, or without our functions
+            return _opened(path)
+    path = _compile(_compiler(), folder)
     try:
-        library = ctypes.CDLL(str(path))
+        return _opened(path)
     except OSError as wrong:
         raise UnavailableError(f"{path} cannot be loaded: {wrong}") from wrong
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
     pointer, number, whole = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
-    library.fedmap_memory.argtypes = [pointer, number, whole, number]
-    library.fedmap_memory.restype = whole
-    library.fedmap_forward.argtypes = [pointer, number, whole, *[pointer] * 5, number]
-    library.fedmap_forward.restype = None
-    library.fedmap_backward.argtypes = [pointer, number, whole, *[pointer] * 6, number]
-    library.fedmap_backward.restype = None
-    left = right = (pointer, whole, whole)
-    library.fedmap_add_product.argtypes = [
-        whole,
-        whole,
-        whole,
-        *left,
-        ctypes.c_float,
-        *right,
-        pointer,
-        whole,
-    ]
-    library.fedmap_add_product.restype = None
+    matrix = (pointer, whole, whole)
+    signatures = {
+        "memory": ([pointer, number, whole, number], whole),
+        "forward": ([pointer, number, whole, *[pointer] * 5, number], number),
+        "backward": ([pointer, number, whole, *[pointer] * 6, number], None),
+        "add_product": ([*[whole] * 3, *matrix, ctypes.c_float, *matrix, pointer, whole], None),
+    }
+    for name, (takes, gives) in signatures.items():
+        function = getattr(library, f"fedmap_{name}")
+        function.argtypes, function.restype = takes, gives
     return library
 
 
@@ -81,14 +81,6 @@ def _compiler() -> list[str]:
     )
 
 
-def _key(compiler: list[str]) -> str:
-    binary = Path(compiler[0]).resolve()
-    stamp = binary.stat()
-    key = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES))
-    key.update(repr((FLAGS, compiler, str(binary), stamp.st_size, stamp.st_mtime_ns)).encode())
-    return key.hexdigest()[:16]
-
-
 def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(home) if home else Path.home() / ".cache") / "fedmap" / "kernels"
@@ -102,24 +94,45 @@ def _cache() -> Path:
     return folder
 
 
-def _compile(compiler: list[str], path: Path) -> None:
+def _key() -> str:
+    """What a library was built from and for. Nothing here needs a compiler."""
+    key = hashlib.sha256(b"".join(file.read_bytes() for file in (*SOURCES, *HEADERS)))
+    facts = (FLAGS, os.environ.get("CXX", ""), sys.platform, platform.machine())
+    key.update(repr(facts).encode())
+    return key.hexdigest()[:16]
+
+
+def _name(content: bytes) -> str:
+    """A library's name ends in the checksum of its content: who loads part of one crashes."""
+    return f"native-{_key()}-{hashlib.sha256(content).hexdigest()[:16]}.so"
+
+
+def _intact(folder: Path) -> Iterator[Path]:
+    """The cached libraries of this source that are as they were written; others are removed."""
+    for path in sorted(folder.glob(f"native-{_key()}-*.so")):
+        with suppress(OSError):  # a folder that may not be read or written
+            if path.name == _name(path.read_bytes()):
+                yield path
+            else:
+                path.unlink()
+
+
+def _compile(compiler: list[str], folder: Path) -> Path:
     """Into a file of our own, then renamed: another process sees all of it or nothing, and two that
     build at once both succeed."""
     print("fedmap: compiling the native kernels, once (some seconds)", file=sys.stderr)
     try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            built = Path(own) / "native.so"
             run = subprocess.run(
-                [*compiler, *FLAGS, *map(str, SOURCES), "-o", str(made)],
+                [*compiler, *FLAGS, *map(str, SOURCES), "-o", str(built)],
                 capture_output=True,
                 text=True,
             )
             if run.returncode != 0:
-                error = next(
-                    (line for line in run.stderr.splitlines() if "error" in line),
-                    f"exit code {run.returncode}",
-                )
+                lines = (line for line in run.stderr.splitlines() if "error" in line)
+                error = next(lines, f"exit code {run.returncode}")
                 raise UnavailableError(f"{compiler[0]} cannot compile them: {error.strip()}")
-            made.replace(path)
+            return built.replace(folder / _name(built.read_bytes()))
     except OSError as wrong:
-        raise UnavailableError(f"they cannot be built in {path.parent}: {wrong}") from wrong
+        raise UnavailableError(f"they cannot be built in {folder}: {wrong}") from wrong

@@ -26,8 +26,8 @@ class Block(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the library needs to know of a chain: seven numbers a block, and the shape of one
-    output."""
+    """What the library needs to know of a chain: seven numbers for each block, and the shape
+    of one output."""
 
     shapes: ctypes.Array[ctypes.c_int32]
     blocks: int
@@ -44,23 +44,14 @@ def plain(x: Tensor, blocks: Sequence[Block]) -> Tensor:
 
 
 def plan(x: Tensor, blocks: Sequence[Block]) -> Plan | None:
-    """None where the library does not take it: not 32-bit floats in main memory, or shapes that do
-    not fit."""
-    tensors = [x, *(t for block in blocks for t in block[:2] if t is not None)]
-    if (
-        x.dim() != 4
-        or len(x) == 0
-        or not blocks
-        or any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors)
-    ):
+    """None where the shapes are not for the library."""
+    if x.dim() != 4 or len(x) == 0 or not blocks:
         return None
-    return _plan(
-        x.shape[1:],
-        tuple(
-            (b.weight.shape, None if b.bias is None else b.bias.shape, b.padding, b.pool)
-            for b in blocks
-        ),
+    shapes = tuple(
+        (b.weight.shape, None if b.bias is None else b.bias.shape, b.padding, b.pool)
+        for b in blocks
     )
+    return _plan(x.shape[1:], shapes)
 
 
 @lru_cache(maxsize=256)
@@ -92,28 +83,39 @@ def _plan(
 
 
 def native(library: ctypes.CDLL, plan: Plan, x: Tensor, blocks: Sequence[Block]) -> Tensor:
+    """The chain by the library, with gradients where they are asked for."""
     parameters = [t for block in blocks for t in block[:2]]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *parameters)):
-        output: Tensor = NativeChain.apply(library, plan, x, *parameters)  # type: ignore[no-untyped-call]
+        how = [block[2:] for block in blocks]
+        output: Tensor = NativeChain.apply(library, plan, how, x, *parameters)  # type: ignore[no-untyped-call]
         return output
-    return _forward(library, plan, x, parameters, None, False)
+    return _forward(library, plan, x, parameters, None, False)[0]
 
 
 class NativeChain(Function):
-    """Once differentiable: a gradient that is to be differentiated again is an error."""
+    """Once differentiable: a gradient that is to be differentiated again is an error.
+
+    The library leaves out gradients of zero. Where an operand is not finite PyTorch does the way
+    back, so that zero times it is NaN and the divergence is seen."""
 
     @staticmethod
     def forward(
-        ctx: Any, library: ctypes.CDLL, plan: Plan, x: Tensor, *parameters: Tensor | None
+        ctx: Any,
+        library: ctypes.CDLL,
+        plan: Plan,
+        how: Sequence[tuple[int, bool]],
+        x: Tensor,
+        *parameters: Tensor | None,
     ) -> Tensor:
         kept = [None if t is None else t.contiguous() for t in parameters]
-        input_gradient = ctx.needs_input_grad[2]
+        input_gradient = ctx.needs_input_grad[3]
         memory = x.new_empty(
             library.fedmap_memory(plan.shapes, plan.blocks, len(x), input_gradient)
         )
-        ctx.library, ctx.plan, ctx.image = library, plan, x.shape
-        ctx.save_for_backward(memory, *kept[::2])
-        return _forward(library, plan, x, kept, memory, input_gradient)
+        output, finite = _forward(library, plan, x, kept, memory, input_gradient)
+        ctx.library, ctx.plan, ctx.how, ctx.image, ctx.finite = library, plan, how, x.shape, finite
+        ctx.save_for_backward(*([memory, *kept[::2]] if finite else [x, *kept]))
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
@@ -122,28 +124,41 @@ class NativeChain(Function):
                 "kernels = 'native' has no second derivatives (create_graph=True was asked for): "
                 "choose torch"
             )
-        memory, *weights = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        gradient = gradient.contiguous()
-        images = memory.new_empty(ctx.image) if wanted[2] else None
-        dweights = [
-            torch.empty_like(w) if want else None
-            for w, want in zip(weights, wanted[3::2], strict=True)
-        ]
-        dbiases = [
-            memory.new_empty(len(w)) if want else None
-            for w, want in zip(weights, wanted[4::2], strict=True)
-        ]
-        ctx.library.fedmap_backward(
-            ctx.plan.shapes, ctx.plan.blocks, ctx.image[0], _pointers(weights), memory.data_ptr(), gradient.data_ptr(),
-            _pointers(dweights), _pointers(dbiases), _pointer(images), wanted[2],
-        )  # fmt: skip
-        return (
-            None,
-            None,
-            images,
-            *(t for pair in zip(dweights, dbiases, strict=True) for t in pair),
-        )
+        wanted = ctx.needs_input_grad[3:]
+        gradients = _native_gradients if ctx.finite else _plain_gradients
+        return None, None, None, *gradients(ctx, gradient.contiguous(), wanted)
+
+
+def _native_gradients(ctx: Any, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+    memory, *weights = ctx.saved_tensors
+    images = memory.new_empty(ctx.image) if wanted[0] else None
+    dweights = [
+        torch.empty_like(w) if want else None for w, want in zip(weights, wanted[1::2], strict=True)
+    ]
+    dbiases = [
+        memory.new_empty(len(w)) if want else None
+        for w, want in zip(weights, wanted[2::2], strict=True)
+    ]
+    ctx.library.fedmap_backward(
+        ctx.plan.shapes, ctx.plan.blocks, ctx.image[0],
+        _pointers(weights), memory.data_ptr(), gradient.data_ptr(),
+        _pointers(dweights), _pointers(dbiases), _pointer(images), wanted[0],
+    )  # fmt: skip
+    return [images, *(t for pair in zip(dweights, dbiases, strict=True) for t in pair)]
+
+
+def _plain_gradients(ctx: Any, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+    tensors: list[Any] = [
+        None if t is None else t.detach().requires_grad_(want)
+        for t, want in zip(ctx.saved_tensors, wanted, strict=True)
+    ]
+    x, weights, biases = tensors[0], tensors[1::2], tensors[2::2]
+    blocks = [Block(w, b, *how) for w, b, how in zip(weights, biases, ctx.how, strict=True)]
+    with torch.enable_grad():
+        output = plain(x, blocks)
+    leaves = [t for t, want in zip(tensors, wanted, strict=True) if want]
+    found = iter(torch.autograd.grad(output, leaves, gradient))
+    return [next(found) if want else None for want in wanted]
 
 
 def _forward(
@@ -153,16 +168,18 @@ def _forward(
     parameters: Sequence[Tensor | None],
     memory: Tensor | None,
     input_gradient: bool,
-) -> Tensor:
+) -> tuple[Tensor, bool]:
+    """The output, and whether all weights and all blocks' inputs are finite (with `memory`)."""
     x = x.contiguous()
     # held until the call is over
     kept = [None if t is None else t.contiguous() for t in parameters]
     output = x.new_empty((len(x), *plan.output))
-    library.fedmap_forward(
-        plan.shapes, plan.blocks, len(x), x.data_ptr(), _pointers(kept[::2]), _pointers(kept[1::2]),
+    finite = library.fedmap_forward(
+        plan.shapes, plan.blocks, len(x), x.data_ptr(),
+        _pointers(kept[::2]), _pointers(kept[1::2]),
         output.data_ptr(), _pointer(memory), input_gradient,
     )  # fmt: skip
-    return output
+    return output, bool(finite)
 
 
 def _pointer(tensor: Tensor | None) -> int | None:

@@ -5,18 +5,17 @@
 // of the output stays in registers until its list is through. Without a background this is a quarter slower than a dense product.
 // All sums have a fixed order, which does not depend on the number of rows: a row has the same bits in any batch.
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
+
+#include "vectors.h"
 
 #define APART __attribute__((noinline))  // inlined into each other the loops run short of registers
 
 namespace {
 
-using Vec = __m256;
-constexpr long LANES = 8, REGISTERS = 8, SIDE = REGISTERS * LANES;
+constexpr long REGISTERS = 8, SIDE = REGISTERS * LANES;
 constexpr long AHEAD = 6;  // rows of the output that are fetched in advance: they lie far apart
 
 struct Matrix {
@@ -31,8 +30,6 @@ struct List {  // of what differs from the background in SIDE columns of a row
     int32_t length;
 };
 
-inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
-inline void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 inline void fetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
 // 8 x 8 floats, rows to columns.
@@ -79,18 +76,18 @@ APART void list(const float* a, long a_row, float background, long rows, long de
     const __m256i first = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(SIDE));
     const __m256i next = _mm256_set1_epi32(LANES * SIDE);
     for (long r = 0; r < rows; ++r, a += a_row) {
-        List& its = lists[r];
+        List& mine = lists[r];
         __m256i at = first;
         int32_t length = 0;
         for (long k = 0; k < depth; k += LANES, at = _mm256_add_epi32(at, next)) {
             const Vec value = _mm256_sub_ps(load(a + k), _mm256_set1_ps(background));
             const int differs = _mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_NEQ_UQ));
             const __m256i together = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(packing.lanes[differs]));
-            store(its.values + length, _mm256_permutevar8x32_ps(value, together));
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(its.rows + length), _mm256_permutevar8x32_epi32(at, together));
+            store(mine.values + length, _mm256_permutevar8x32_ps(value, together));
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(mine.rows + length), _mm256_permutevar8x32_epi32(at, together));
             length += __builtin_popcount(differs);
         }
-        its.length = length;
+        mine.length = length;
     }
 }
 
@@ -109,14 +106,21 @@ APART void add_rows(const List* lists, long rows, const float* block, const floa
             for (long i = 0; i < SIDE; i += 16) fetch(out + AHEAD * out_row + i);
         Vec sum[REGISTERS];
         for (long v = 0; v < REGISTERS; ++v) sum[v] = _mm256_add_ps(load(out + v * LANES), load(sums + v * LANES));
-        const List& its = lists[r];
-        for (int32_t i = 0, length = its.length; i < length; ++i) {
-            const Vec value = _mm256_broadcast_ss(its.values + i);
-            const float* b = block + its.rows[i];
+        const List& mine = lists[r];
+        for (int32_t i = 0, length = mine.length; i < length; ++i) {
+            const Vec value = _mm256_broadcast_ss(mine.values + i);
+            const float* b = block + mine.rows[i];
             for (long v = 0; v < REGISTERS; ++v) sum[v] = _mm256_fmadd_ps(value, load(b + v * LANES), sum[v]);
         }
         for (long v = 0; v < REGISTERS; ++v) store(out + v * LANES, sum[v]);
     }
+}
+
+// Nothing is left out: zero times a number that is not finite is NaN, and whoever trains has to see it.
+APART void add_all(const Matrix& a, long k, long deep, const float* block, long rows, long wide, float* out, long out_row) {
+    for (long r = 0; r < rows; ++r, out += out_row)
+        for (long i = 0; i < deep; ++i)
+            for (long c = 0; c < wide; ++c) out[c] += *a.at(r, k + i) * block[i * SIDE + c];
 }
 
 void add_product(const Matrix& a, float background, const Matrix& b, float* out, long out_row, long rows, long depth, long columns,
@@ -134,6 +138,11 @@ void add_product(const Matrix& a, float background, const Matrix& b, float* out,
             const long wide = std::min(SIDE, columns - n);
             copy(b, k, deep, n, wide, block);
             sum_up(block, deep, background, sums);
+            const bool summed = background != 0;  // then the sums show what is not finite
+            if (!finite(summed ? sums : block, summed ? SIDE : deep * SIDE)) {
+                add_all(a, k, deep, block, rows, wide, out + n, out_row);
+                continue;
+            }
             if (wide == SIDE) add_rows(lists, rows, block, sums, out + n, out_row);
             else for (long r = 0; r < rows; ++r) {  // the last columns do not fill the registers
                 float* const last = out + r * out_row + n;

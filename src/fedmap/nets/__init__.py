@@ -19,9 +19,8 @@ from fedmap.registry import Registry, headline
 
 __all__ = ["NETS", "Net", "adapt", "build", "line", "size"]
 
-NetMaker = Callable[
-    [tuple[int, ...], int], nn.Module
-]  # (shape of one sample, number of classes); `adapt` takes what is not a Net
+# (shape of one sample, number of classes); what is not a Net goes through `adapt`
+NetMaker = Callable[[tuple[int, ...], int], nn.Module]
 NETS: Registry[NetMaker] = Registry("net")
 PAPER: dict[str, NetMaker] = {
     "mlp": MLPNet,
@@ -47,8 +46,8 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
     maker = NETS[name]
     try:
         with seeded(seed):
-            made = maker(shape, classes)
-            return made if isinstance(made, Net) else adapt(made, shape, classes)
+            net = maker(shape, classes)
+            return net if isinstance(net, Net) else adapt(net, shape, classes)
     except (ValueError, RuntimeError) as wrong:
         raise FedmapError(f"net {name} cannot take samples of shape {shape}: {wrong}") from wrong
 

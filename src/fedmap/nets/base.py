@@ -22,6 +22,7 @@ class Net(nn.Module):
         initialize(self)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The logits of a batch of samples."""
         logits: Tensor = self.classifier(self.features(x))
         return logits
 

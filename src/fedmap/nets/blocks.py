@@ -31,11 +31,10 @@ class ConvBlocks(nn.ModuleList):
         self.plan = tuple(blocks)
 
     def forward(self, x: Tensor) -> Tensor:
+        """What the last block makes of a batch of images."""
         layers = zip(cast(Iterable[nn.Conv2d], self), self.plan, strict=True)
-        return conv_blocks(
-            x,
-            [Block(layer.weight, layer.bias, block.padding, block.pool) for layer, block in layers],
-        )
+        blocks = [Block(conv.weight, conv.bias, how.padding, how.pool) for conv, how in layers]
+        return conv_blocks(x, blocks)
 
     def dim(self, height: int, width: int) -> int:
         """How many numbers come out for one image of this size."""
@@ -52,4 +51,5 @@ class ChannelsLast(nn.Module):
     with batch norm are faster (a sixth for ResNet20). What follows keeps that order."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """The same images in the other order."""
         return x.contiguous(memory_format=torch.channels_last)

@@ -33,15 +33,13 @@ class LeNet(Net):
 
 
 class LeNet2D(LeNet):
-    """LeNet with a feature of 2 dimensions, to be drawn as points in the plane (paper, Sect.
-    5.1.1)."""
+    """LeNet with a feature of 2 dimensions, which is a point in the plane (paper, Sect. 5.1.1)."""
 
     dim = 2
     relu = False
 
 
 class LeNet2DReLU(LeNet):
-    """LeNet with a feature of 2 dimensions and ReLU before the classifier: points in a quarter of
-    the plane."""
+    """LeNet with a feature of 2 dimensions and ReLU: a point in a quarter of the plane."""
 
     dim = 2

@@ -34,6 +34,7 @@ class Residual(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
+        """The sum of both ways, through a ReLU."""
         h = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(h)) + self.shortcut(x))
 
@@ -63,12 +64,12 @@ class ResNet(Net):
 
 
 class ResNet20(ResNet):
-    """ResNet with 20 layers in three stages of 16, 32 and 64 channels, for images of at least 8x8."""
+    """ResNet with 20 layers in stages of 16, 32 and 64 channels, for images of at least 8x8."""
 
     depth = 3
 
 
 class ResNet56(ResNet):
-    """ResNet with 56 layers in three stages of 16, 32 and 64 channels, for images of at least 8x8."""
+    """ResNet with 56 layers in stages of 16, 32 and 64 channels, for images of at least 8x8."""
 
     depth = 9

@@ -92,8 +92,9 @@ def curves_figure(results: dict[str, list[Result]]) -> Figure:
     fullest = max(figure.axes, key=lambda axes: len(axes.lines))
     if fullest.lines:
         few = len(results) <= 6
-        look = {"ncols": 1 if few else 2, "fontsize": 9 if few else 6}
-        fullest.legend(frameon=False, loc="lower right", **look)
+        fullest.legend(
+            frameon=False, loc="lower right", ncols=1 if few else 2, fontsize=9 if few else 6
+        )
     return figure
 
 

@@ -112,11 +112,7 @@ def as_table(rows: list[Row], caption: str = "") -> Table:
 def as_json(results: dict[str, list[Result]]) -> list[dict[str, Any]]:
     """The same for scripts: one entry for each run."""
     return [
-        {
-            "method": method,
-            "seed": run.settings.seed,
-            "folder": str(run.folder) if run.folder else None,
-        }
+        {"method": method, "seed": run.settings.seed, "folder": str(run.folder)}
         | {name: run.final[name] for name in COLUMNS}
         for method, runs in results.items()
         for run in runs

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from torch import Tensor, nn
 
-from fedmap.client import MIN_STEPS, Client, parts_of_two_or_more
+from fedmap.client import MIN_STEPS, Client, Training, parts_of_two_or_more
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData, Federation
 from fedmap.losses import cross_entropy
@@ -198,6 +199,31 @@ def test_the_length_of_a_step_counts_all_that_is_stepped_and_nothing_else(
     assert torch.equal(model.vector[model.features_part], start[model.features_part])
 
 
+def test_parameters_beside_the_model_are_trained_like_the_models_own(
+    federation: Federation,
+) -> None:
+    start = initial(federation).vector
+    client = a_client(federation, batch=8)
+    model, beside = client.model(start), nn.Parameter(torch.ones(4))
+    client.train(model, lambda model, x, y: F.cross_entropy(model(x) * beside, y), 3, also=[beside])
+
+    net = build("tiny", federation.dataset.shape, federation.classes, 0)
+    scale = nn.Parameter(torch.ones(4))
+    settings = client.training
+    optimizer = torch.optim.SGD(
+        [*net.parameters(), scale],
+        lr=settings.lr,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+    )
+    for x, y in a_client(federation, batch=8).batches(3):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x) * scale, y).backward()
+        optimizer.step()
+    torch.testing.assert_close(beside, scale)
+    torch.testing.assert_close(model.vector, Model(net).vector)
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_a_gradient_that_is_not_finite_is_not_hidden_by_a_limit(wrong: float) -> None:
     vector = torch.tensor([wrong, 1.0])
@@ -215,6 +241,17 @@ def test_a_batch_of_one_sample_in_batch_norm_is_told(federation: Federation) -> 
         FedmapError, match=r"client 0 has a batch of one sample.*another batch size than 1"
     ):
         client.train(model, cross_entropy, 1)
+
+
+def test_an_error_in_a_batch_of_two_samples_is_not_taken_for_batch_norms(
+    federation: Federation,
+) -> None:
+    def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
+        raise ValueError("of its own")
+
+    client = a_client(federation, batch=2)
+    with pytest.raises(ValueError, match=r"^of its own$"):
+        client.train(client.model(initial(federation).vector), loss, 1)
 
 
 def test_warm_up_raises_the_learning_rate_linearly(federation: Federation) -> None:
@@ -259,6 +296,17 @@ def test_fresh_statistics_count_every_sample_alike_however_they_are_split() -> N
     torch.testing.assert_close(means, inputs.mean(0))
 
 
+def test_a_vector_with_fresh_statistics_stays_as_it_is_when_its_working_model_goes_on(
+    federation: Federation,
+) -> None:
+    setup = Setup(Settings(net="tiny-bn"), federation)
+    fresh = setup.client(0, 1).with_fresh_statistics(setup.initial.vector)
+    before = fresh.clone()
+    setup.models.release()
+    setup.models.model(torch.zeros_like(fresh))
+    assert torch.equal(fresh, before)
+
+
 @given(st.integers(1, 2000))
 def test_no_part_has_one_sample_unless_that_is_all_there_is(samples: int) -> None:
     parts = parts_of_two_or_more(samples)
@@ -290,6 +338,34 @@ def test_the_learning_rate_of_a_stage_is_the_rounds_times_its_factor(
 
     torch.testing.assert_close(moved(0.2), 0.2 * moved(1.0), rtol=1e-3, atol=1e-7)
     assert moved(1.0).norm() > 1e-4
+
+
+def test_accuracy_is_the_share_of_the_clients_own_test_samples_that_are_right(
+    federation: Federation,
+) -> None:
+    client = a_client(federation)
+    x, y = client.test_data
+    assert len(x) == len(y) == len(federation.test[0])
+    for c in range(4):
+
+        def always(x: Tensor, c: int = c) -> Tensor:
+            return F.one_hot(torch.full((len(x),), c), 4)
+
+        assert client.accuracy(always) == (y == c).double().mean().item()
+
+
+def test_how_clients_train_is_the_papers_way_and_does_not_change() -> None:
+    training: Any = Training()
+    assert (training.rounds, training.fraction, training.epochs, training.batch) == (
+        150,
+        0.2,
+        5,
+        64,
+    )
+    assert (training.lr, training.momentum, training.weight_decay) == (0.03, 0.9, 1e-5)
+    assert (training.clip, training.warmup_rounds) == (None, 0)
+    with pytest.raises(ValidationError, match="frozen"):
+        training.lr = 1.0
 
 
 def test_a_clients_random_choices_are_its_own_in_each_round(federation: Federation) -> None:

@@ -75,6 +75,7 @@ def test_a_client_keeps_its_model_from_its_first_participation_on(world: World) 
     assert torch.equal(kept, first.personal[0]["model"])
     assert torch.equal(newer, second.personal[1]["model"])
     assert not torch.equal(newer, first.personal[1]["model"])
+    assert [int(second.states[k]["participations"]) for k in range(3)] == [1, 2, 1]
 
 
 def test_only_fedavgs_model_moves(world: World) -> None:

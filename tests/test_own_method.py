@@ -98,6 +98,21 @@ def test_a_name_without_a_file_is_a_registered_method() -> None:
         find_method("fedavgg")
 
 
+def test_a_method_of_ones_own_may_have_presets(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("""
+from fedmap.methods import FedRS
+class Mine(FedRS):
+    presets = {"much": {"alpha": 0.1, "mode": "soft"}}
+""")
+    mine = find_method(f"{file}:Mine")
+    assert dict(mine(preset="much", mode="share").params) == {"alpha": 0.1, "mode": "share"}
+    with pytest.raises(FedmapError, match=r"mine has no preset 'mch'; did you mean 'much'"):
+        mine(preset="mch")
+    with pytest.raises(FedmapError, match=r"fedavg has no preset 'much'; it has none"):
+        FedAvg(preset="much")
+
+
 WRONG = {
     "no/such.py:Mine": "there is no file .*no/such.py",
     "own.py:Mines": "own.py has no class 'Mines'; did you mean 'Mine'. there are: Mine",

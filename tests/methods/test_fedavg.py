@@ -20,3 +20,8 @@ def test_two_rounds_are_local_sgd_and_the_mean_over_those_who_took_part(
 
 def test_clients_keep_nothing(world: World) -> None:
     assert world.play(FedAvg())[-1].states == {0: {}, 1: {}, 2: {}}
+
+
+def test_its_server_sees_no_sample(world: World) -> None:
+    assert len(world.setup(FedAvg()).server(1).public) == 0
+    assert "global_accuracy_unseen" not in world.record("fedavg")

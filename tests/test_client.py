@@ -117,9 +117,9 @@ def test_a_frozen_model_sees_each_sample_once_and_says_the_same_as_when_asked_ea
     # a first stage: the frozen model is asked from the middle of an epoch on
     list(client.batches(2))
     for x, _ in client.batches(3 * -(-client.samples // 7)):
-        said = frozen(x)
-        assert not said.requires_grad
-        torch.testing.assert_close(said, model(x))
+        outputs_now = frozen(x)
+        assert not outputs_now.requires_grad
+        torch.testing.assert_close(outputs_now, model(x))
     assert asked == client.samples
 
     other = torch.zeros_like(x)

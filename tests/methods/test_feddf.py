@@ -48,8 +48,8 @@ def test_two_rounds_are_those_of_its_formula(world: World) -> None:
         m = v = torch.zeros(88)
         for t, batch in zip(range(steps), orders(round, 20, 8), strict=False):
             at = w.clone().requires_grad_()
-            said = torch.log_softmax(world.logits(at, x[batch]), 1)
-            loss = -(targets[batch] * said).sum(1).mean()
+            predicted = torch.log_softmax(world.logits(at, x[batch]), 1)
+            loss = -(targets[batch] * predicted).sum(1).mean()
             (gradient,) = torch.autograd.grad(loss, at)
             m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
             step = m / (1 - 0.9 ** (t + 1)) / ((v / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)

@@ -108,6 +108,16 @@ class World:
         once: dict[str, Any] = {"net": net, "rounds": 1, "fraction": 1, "epochs": 1, "seed": SEED}
         return run(method, self.federation, params=params, **once).rounds[0]
 
+    def assert_kept(self, method: AnyMethod) -> None:
+        """From its first participation on, a client keeps the personal model that it had last."""
+        assert method.kept_personal(method.client_state(self.initial())) is None
+        first, second = self.play(method, selected=[[0, 1], [1, 2]])
+        absent, again = (present(method.kept_personal(second.states[k]))["model"] for k in (0, 1))
+        assert torch.equal(absent, first.personal[0]["model"])
+        assert torch.equal(again, second.personal[1]["model"])
+        assert not torch.equal(again, first.personal[1]["model"])
+        assert [int(second.states[k]["participations"]) for k in range(3)] == [1, 2, 1]
+
     def mean(self, vectors: Iterable[Tensor]) -> Tensor:
         return torch.stack(list(vectors)).mean(0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.methods.conftest import World, present
+from tests.methods.conftest import World
 from torch import Tensor
 
 from fedmap.errors import FedmapError
@@ -68,14 +68,7 @@ def test_statistics_of_batch_norm_are_not_pulled(world: World) -> None:
 
 
 def test_a_client_keeps_its_model_from_its_first_participation_on(world: World) -> None:
-    method: Ditto[DittoParams] = Ditto()
-    assert method.kept_personal(method.client_state(world.initial())) is None
-    first, second = world.play(method, selected=[[0, 1], [1, 2]])
-    kept, newer = (present(method.kept_personal(second.states[k]))["model"] for k in (0, 1))
-    assert torch.equal(kept, first.personal[0]["model"])
-    assert torch.equal(newer, second.personal[1]["model"])
-    assert not torch.equal(newer, first.personal[1]["model"])
-    assert [int(second.states[k]["participations"]) for k in range(3)] == [1, 2, 1]
+    world.assert_kept(Ditto())
 
 
 def test_only_fedavgs_model_moves(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.methods.conftest import World, present
+from tests.methods.conftest import World
 from torch import Tensor
 
 from fedmap import FedmapError
@@ -44,11 +44,7 @@ def test_three_rounds_agree_with_eq_13_and_eq_10(world: World, transfer: str) ->
 
 
 def test_a_client_keeps_its_hpm_from_its_first_participation_on(world: World) -> None:
-    method = FedPHP()
-    assert method.kept_personal(method.client_state(world.initial())) is None
-    first, second = world.play(method, selected=[[0, 1], [1, 2]])
-    kept = present(method.kept_personal(second.states[0]))
-    assert torch.equal(kept["model"], first.personal[0]["model"])
+    world.assert_kept(FedPHP())
 
 
 def test_only_the_model_moves_each_way(world: World) -> None:

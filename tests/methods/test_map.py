@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.methods.conftest import World, present
+from tests.methods.conftest import World
 from torch import Tensor
 
 from fedmap import FedmapError, client
@@ -127,12 +127,7 @@ def test_every_sample_counts_alike_in_the_statistics_of_an_hpm(
 
 
 def test_a_client_keeps_its_hpm_from_its_first_participation_on(world: World) -> None:
-    method: MAP[MAPParams] = MAP()
-    assert method.kept_personal(method.client_state(world.initial())) is None
-    first, second = world.play(method, selected=[[0, 1], [1, 2]])
-    kept, newer = (present(method.kept_personal(second.states[k]))["model"] for k in (0, 1))
-    assert torch.equal(kept, first.personal[0]["model"])
-    assert torch.equal(newer, second.personal[1]["model"])
+    world.assert_kept(MAP())
 
 
 def test_only_the_model_moves_each_way(world: World) -> None:

@@ -69,6 +69,10 @@ def test_the_second_stage_reaches_nothing_that_is_uploaded(world: World) -> None
     assert not torch.equal(short.states[0]["hpm"], long.states[0]["hpm"])
 
 
+def test_a_client_keeps_its_hpm_from_its_first_participation_on(world: World) -> None:
+    world.assert_kept(ScaMAP())
+
+
 def test_a_variate_travels_beside_the_model_and_the_hpm_stays(world: World) -> None:
     record = world.record("scamap")
     assert record["bytes_down"] == record["bytes_up"] == 3 * 4 * 2 * 88

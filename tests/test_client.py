@@ -368,6 +368,23 @@ def test_how_clients_train_is_the_papers_way_and_does_not_change() -> None:
         training.lr = 1.0
 
 
+def test_values_at_the_edge_of_their_range_are_taken() -> None:
+    Training(rounds=1, fraction=1, batch=1, momentum=0, weight_decay=0, warmup_rounds=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rounds", 0), ("fraction", 0), ("fraction", 1.01), ("epochs", 0), ("batch", 0), ("lr", 0),
+        ("momentum", -0.01), ("momentum", 1), ("weight_decay", -1e-9), ("clip", 0),
+        ("warmup_rounds", -1),
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValidationError, match=name):
+        Training.model_validate({name: value})
+
+
 def test_a_clients_random_choices_are_its_own_in_each_round(federation: Federation) -> None:
     def drawn(number: int = 0, round: int = 1, **more: Any) -> float:
         return float(a_client(federation, number, round, **more).rng.random())

@@ -89,3 +89,9 @@ def test_only_the_reference_moves(world: World) -> None:
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(FedmapError, match=f"method pfedme: {next(iter(wrong))} is"):
         pFedMe(**wrong)
+
+
+def test_the_original_preset_is_the_authors_lambda_and_outer_rate() -> None:
+    params = pFedMe(preset="original").params
+    assert (params.weight, params.alpha) == (15, 15 * 0.005)
+    assert (params.inner_steps, params.beta) == (5, 1)

@@ -62,6 +62,7 @@ def test_a_command_of_the_docs_runs(
     less = {
         "run": LESS,
         "compare": [*LESS, "--seeds", "0"],
+        "sweep": [*LESS, "--seeds", "0"],
         "demo": ["--rounds", "1", "--workers", "1"],
     }.get(words[0], [])
     if words[0] == "study" and len(words) > 1:  # tests/paper runs every study to its end

@@ -164,11 +164,11 @@ def holds_on(net: str, method: type[AnyMethod], params: dict[str, Any], folder: 
     for record in one.records:
         for way in ("down", "up"):
             weight = sum(note[way] for note in notes.weights if note["round"] == record["round"])
-            said = record[f"bytes_{way}"]
+            recorded = record[f"bytes_{way}"]
             require(
-                said == weight,
-                f"round {record['round']} records {said} bytes {way}, but the dictionaries that "
-                f"went {way} weigh {weight}",
+                recorded == weight,
+                f"round {record['round']} records {recorded} bytes {way}, but the dictionaries "
+                f"that went {way} weigh {weight}",
             )
     same_bits(
         one,

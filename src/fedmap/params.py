@@ -54,5 +54,5 @@ def allowed(field: FieldInfo) -> str:
         for kind in ("ge", "gt", "le", "lt")
         if hasattr(limit, kind)
     }
-    said = {"ge": "from {:g}", "gt": "above {:g}", "le": "up to {:g}", "lt": "below {:g}"}
-    return " ".join([words, *(said[kind].format(bound) for kind, bound in bounds.items())])
+    words_of = {"ge": "from {:g}", "gt": "above {:g}", "le": "up to {:g}", "lt": "below {:g}"}
+    return " ".join([words, *(words_of[kind].format(bound) for kind, bound in bounds.items())])

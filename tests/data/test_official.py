@@ -8,7 +8,7 @@ import pytest
 
 from fedmap.data import DATASETS, Dataset, Defaults, official, synthetic
 from fedmap.data.cache import Arrays
-from fedmap.data.official.base import OFFICIAL, OfficialSet, Report, register_official
+from fedmap.data.official.base import OFFICIAL, OfficialSet, Verification, register_official
 from fedmap.data.verify import check
 from fedmap.errors import FedmapError
 
@@ -43,7 +43,7 @@ class Whole(OfficialSet):
     def dataset(self, arrays: Arrays) -> Dataset:
         return synthetic(classes=2, train=4, test=2)
 
-    def check(self, report: Report) -> None:
+    def check(self, report: Verification) -> None:
         report.compare_count("samples", 3, 2)
 
 

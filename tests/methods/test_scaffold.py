@@ -119,6 +119,15 @@ def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("method", ["scaffold", "scars", "scamap"])
+def test_a_setting_of_the_run_is_no_parameter_and_the_refusal_says_where_it_belongs(
+    method: str,
+) -> None:
+    sentence = f"{method} has no parameter 'clip': it is a setting of the run, --clip"
+    with pytest.raises(FedmapError, match=sentence):
+        Settings.of({"method": method, "params": {"clip": 10}})
+
+
+@pytest.mark.parametrize("method", ["scaffold", "scars", "scamap"])
 def test_it_wants_a_limit_on_steps_that_the_user_may_change(method: str) -> None:
     assert Settings.of({"method": method}).clip == 10
     assert Settings.of({"method": method, "clip": 3.0}).clip == 3

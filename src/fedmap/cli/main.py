@@ -40,12 +40,12 @@ StudyName = Annotated[
 
 @app.command(rich_help_panel="Train")
 @takes(
-    options.OneMethod,
-    options.Net,
-    options.Clients,
-    options.Training,
-    options.OneSeed,
-    options.How,
+    options.MethodOptions,
+    options.NetOption,
+    options.ClientOptions,
+    options.TrainingOptions,
+    options.SeedOption,
+    options.RunOptions,
 )
 def run(
     file: SettingsFile = None,
@@ -94,12 +94,12 @@ def resume(
 
 @app.command(rich_help_panel="Train")
 @takes(
-    options.ManyMethods,
-    options.ManySeeds,
-    options.Net,
-    options.Clients,
-    options.Training,
-    options.How,
+    options.MethodsOption,
+    options.SeedsOption,
+    options.NetOption,
+    options.ClientOptions,
+    options.TrainingOptions,
+    options.RunOptions,
 )
 def compare(
     methods: str,
@@ -123,13 +123,13 @@ def compare(
 
 @app.command(rich_help_panel="Train")
 @takes(
-    options.OneMethod,
-    options.Grid,
-    options.ManySeeds,
-    options.Net,
-    options.Clients,
-    options.Training,
-    options.How,
+    options.MethodOptions,
+    options.GridOption,
+    options.SeedsOption,
+    options.NetOption,
+    options.ClientOptions,
+    options.TrainingOptions,
+    options.RunOptions,
 )
 def sweep(
     grid: list[str] | None,
@@ -178,7 +178,7 @@ def demo(
 
 
 @app.command(rich_help_panel="The paper")
-@takes(options.Study)
+@takes(options.StudyOptions)
 def study(
     name: StudyName = None,
     *,
@@ -218,7 +218,7 @@ def study(
 
 
 @app.command(rich_help_panel="Data")
-@takes(options.Clients, options.OneSeed, options.Picture)
+@takes(options.ClientOptions, options.SeedOption, options.PictureOptions)
 def partition(plot: Path | None = None, as_json: bool = False, **settings: Any) -> None:
     """Draw a partition: its statistics, and with --plot the client-by-class picture."""
     from fedmap.cli import show

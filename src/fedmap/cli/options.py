@@ -74,7 +74,7 @@ Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
 
 
-class OneMethod:
+class MethodOptions:
     """A method with its parameters."""
 
     method: Annotated[
@@ -86,7 +86,7 @@ class OneMethod:
     ] = None
 
 
-class ManyMethods:
+class MethodsOption:
     """Methods to compare."""
 
     methods: Annotated[
@@ -94,7 +94,7 @@ class ManyMethods:
     ] = "fedavg,fedrs,fedphp,map"
 
 
-class Grid:
+class GridOption:
     """Values to try."""
 
     grid: Annotated[
@@ -110,13 +110,13 @@ class Grid:
     ] = None
 
 
-class Net:
+class NetOption:
     """The network."""
 
     net: Annotated[str | None, option("--net", "The network, see [b]fedmap nets[/b].", WHAT)] = None
 
 
-class Clients:
+class ClientOptions:
     """The data, and who holds it."""
 
     data: Annotated[
@@ -163,14 +163,16 @@ class Clients:
     ] = None
 
 
-class Training:
+class TrainingOptions:
     """How every client trains."""
 
     rounds: Annotated[int | None, option("--rounds", "Communication rounds T.", TRAINING)] = None
     fraction: Annotated[
         float | None, option("--fraction", "Share Q of the clients in each round.", TRAINING)
     ] = None
-    epochs: Annotated[float | None, option("--epochs", "Local epochs E.", TRAINING)] = None
+    epochs: Annotated[
+        float | None, option("--epochs", "Local epochs E; at least five steps.", TRAINING)
+    ] = None
     batch: Annotated[int | None, option("--batch", "Batch size.", TRAINING)] = None
     lr: Annotated[float | None, option("--lr", "Learning rate of local SGD.", TRAINING)] = None
     momentum: Annotated[
@@ -180,7 +182,8 @@ class Training:
         float | None, option("--weight-decay", "Weight decay of local SGD (1e-5).", TRAINING)
     ] = None
     clip: Annotated[
-        float | None, option("--clip", "Longest gradient of a local step (no limit).", TRAINING)
+        float | None,
+        option("--clip", "Longest gradient of a local step (no limit; Scaffold 10).", TRAINING),
     ] = None
     warmup_rounds: Annotated[
         int | None,
@@ -200,7 +203,7 @@ class Training:
     ] = None
 
 
-class OneSeed:
+class SeedOption:
     """One seed."""
 
     seed: Annotated[
@@ -208,16 +211,19 @@ class OneSeed:
     ] = None
 
 
-class ManySeeds:
+class SeedsOption:
     """One or more seeds."""
 
     seeds: Seeds = "0"
 
 
-class How:
+class RunOptions:
     """How runs are carried out, and what is shown of them."""
 
     workers: Workers = None
+    engine: Annotated[
+        str | None, option("--engine", "What runs the clients: local, fork or auto (auto).", HOW)
+    ] = None
     kernels: Annotated[
         str | None,
         option(
@@ -231,7 +237,7 @@ class How:
     as_json: Json = False
 
 
-class Picture:
+class PictureOptions:
     """What is shown of a partition."""
 
     plot: Annotated[
@@ -240,7 +246,7 @@ class Picture:
     as_json: Json = False
 
 
-class Study:
+class StudyOptions:
     """Which part of a study, how large, and what to do with it."""
 
     scale: Annotated[

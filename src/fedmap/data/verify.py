@@ -4,7 +4,7 @@ check`."""
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmap.data.official.base import OFFICIAL, Report
+from fedmap.data.official.base import OFFICIAL, Verification
 from fedmap.data.registry import DATASETS
 from fedmap.errors import FedmapError
 from fedmap.registry import nearest
@@ -31,7 +31,7 @@ def listed(data_dir: Path | None = None) -> list[Listed]:
     return sorted(rows, key=lambda row: (row.place != "built in", row.name))
 
 
-def check(name: str, data_dir: Path | None = None) -> Report:
+def check(name: str, data_dir: Path | None = None) -> Verification:
     """Read the whole set from its official files, never from the cache, and compare counts and
     published checksums."""
     if name not in OFFICIAL:
@@ -39,6 +39,6 @@ def check(name: str, data_dir: Path | None = None) -> Report:
             f"there are no official files to check for {name!r}; {nearest(name, OFFICIAL)}"
         )
     official = OFFICIAL[name]
-    report = Report(name, official.find(data_dir))
+    report = Verification(name, official.find(data_dir))
     official.check(report)
     return report

@@ -25,7 +25,7 @@ class Block(NamedTuple):
     pool: bool
 
 
-class Plan(NamedTuple):
+class ChainPlan(NamedTuple):
     """What the library needs to know of a chain: seven numbers for each block, and the shape
     of one output."""
 
@@ -43,7 +43,7 @@ def plain(x: Tensor, blocks: Sequence[Block]) -> Tensor:
     return x
 
 
-def plan(x: Tensor, blocks: Sequence[Block]) -> Plan | None:
+def plan(x: Tensor, blocks: Sequence[Block]) -> ChainPlan | None:
     """None where the shapes are not for the library."""
     if x.dim() != 4 or len(x) == 0 or not blocks:
         return None
@@ -57,7 +57,7 @@ def plan(x: Tensor, blocks: Sequence[Block]) -> Plan | None:
 @lru_cache(maxsize=256)
 def _plan(
     image: torch.Size, blocks: tuple[tuple[torch.Size, torch.Size | None, int, bool], ...]
-) -> Plan | None:
+) -> ChainPlan | None:
     numbers: list[int] = []
     channels, height, width = image
     for weight, bias, padding, pool in blocks:
@@ -79,10 +79,12 @@ def _plan(
         channels = outputs
         if min(channels, height, width) < 1:
             return None
-    return Plan((ctypes.c_int32 * len(numbers))(*numbers), len(blocks), (channels, height, width))
+    return ChainPlan(
+        (ctypes.c_int32 * len(numbers))(*numbers), len(blocks), (channels, height, width)
+    )
 
 
-def native(library: ctypes.CDLL, plan: Plan, x: Tensor, blocks: Sequence[Block]) -> Tensor:
+def native(library: ctypes.CDLL, plan: ChainPlan, x: Tensor, blocks: Sequence[Block]) -> Tensor:
     """The chain by the library, with gradients where they are asked for."""
     parameters = [t for block in blocks for t in block[:2]]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *parameters)):
@@ -102,7 +104,7 @@ class NativeChain(Function):
     def forward(
         ctx: Any,
         library: ctypes.CDLL,
-        plan: Plan,
+        plan: ChainPlan,
         how: Sequence[tuple[int, bool]],
         x: Tensor,
         *parameters: Tensor | None,
@@ -163,7 +165,7 @@ def _plain_gradients(ctx: Any, gradient: Tensor, wanted: Sequence[bool]) -> list
 
 def _forward(
     library: ctypes.CDLL,
-    plan: Plan,
+    plan: ChainPlan,
     x: Tensor,
     parameters: Sequence[Tensor | None],
     memory: Tensor | None,

@@ -84,6 +84,11 @@ class Method(Generic[P]):
             cls.Params = _declared_params(cls)
 
     def __init__(self, **given: Any) -> None:
+        for name in given.keys() & Training.model_fields.keys() - self.Params.model_fields.keys():
+            raise FedmapError(
+                f"method {self.name()} has no parameter {name!r}: it is a setting of the run, "
+                f"--{name.replace('_', '-')}"
+            )
         params = checked(
             self.Params,
             self._with_preset(given),

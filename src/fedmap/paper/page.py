@@ -62,7 +62,7 @@ def read_reasons(path: Path) -> dict[str, str]:
 def claims_part(tables: Tables, reasons: dict[str, str]) -> list[str]:
     """The table of all claims, and the reasons of those that have numbers. The largest scale
     decides."""
-    lines, told = ["| claim of the paper | here | numbers |", "| --- | --- | --- |"], []
+    lines, explained = ["| claim of the paper | here | numbers |", "| --- | --- | --- |"], []
     for name, claim in gather():
         scales = [scale for scale in SCALES if (name, scale) in tables]
         if not scales:
@@ -72,8 +72,8 @@ def claims_part(tables: Tables, reasons: dict[str, str]) -> list[str]:
         source = f"{finding.numbers} ({name}-{scales[-1]})"
         lines.append(claim_line(finding._replace(numbers=source)))
         if claim.text in reasons:
-            told.append(f"**{claim.text}.** {reasons[claim.text]}")
-    return ["## Where we differ, and why", "\n".join(lines), *told]
+            explained.append(f"**{claim.text}.** {reasons[claim.text]}")
+    return ["## Where we differ, and why", "\n".join(lines), *explained]
 
 
 def claim_line(finding: Finding) -> str:

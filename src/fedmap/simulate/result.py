@@ -3,7 +3,7 @@
 import json
 import tomllib
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fedmap import values
 from fedmap.errors import FedmapError
 from fedmap.methods import AnyMethod, Predictor, find_method
-from fedmap.nets import build
+from fedmap.nets import Net, build
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.settings import Settings, read_toml
 from fedmap.values import Values
@@ -81,17 +81,17 @@ class Result:
         file = self.folder / f"personal/{client:05d}.safetensors"
         return self._method.predictor(self._models(), self._values(file))
 
-    def _models(self) -> WorkingModels:
+    def _build(self) -> Net:
         shape, classes = tuple(self._about["shape"]), len(self._about["classes"])
-        return WorkingModels(
-            partial(build, self.settings.net or "", shape, classes, self.settings.seed)
-        )
+        return build(self.settings.net or "", shape, classes, self.settings.seed)
+
+    def _models(self) -> WorkingModels:
+        return WorkingModels(self._build)
 
     @cached_property
     def _names(self) -> list[str]:
         """The net's parameters and buffers in the order of the vector."""
-        shape, classes = tuple(self._about["shape"]), len(self._about["classes"])
-        return Model(build(self.settings.net or "", shape, classes, self.settings.seed)).names
+        return Model(self._build()).names
 
     def _values(self, file: Path) -> Values:
         """The entries that `named_values` gave names to."""

@@ -32,7 +32,7 @@ class RemoteFile:
 
 
 @dataclass
-class Report:
+class Verification:
     """What a check found. A set that is only a part of the official one passes; one with other
     content does not."""
 
@@ -95,7 +95,7 @@ class OfficialSet(ABC):
         """The arrays that `dataset` takes: train_x, train_y, test_x and test_y."""
 
     @abstractmethod
-    def check(self, report: Report) -> None:
+    def check(self, report: Verification) -> None:
         """Read all files in the report's folder and note what is there, missing and wrong."""
 
     def dataset(self, arrays: Arrays) -> Dataset:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fedmap.data.cache import Arrays
 from fedmap.data.dataset import Defaults
 from fedmap.data.files import images
-from fedmap.data.official.base import RemoteFile, Report, register_official
+from fedmap.data.official.base import RemoteFile, Verification, register_official
 from fedmap.data.official.families.cifar import TEN_CLASSES, ColorImages
 from fedmap.errors import FedmapError
 
@@ -57,7 +57,7 @@ class Cinic10(ColorImages):
                 arrays[f"{part}_y"] = np.repeat(np.arange(len(sizes)), sizes)
         return arrays
 
-    def check(self, report: Report) -> None:
+    def check(self, report: Verification) -> None:
         """CINIC-10 publishes no sums of single files: every image is decoded and counted."""
         arrays = self.decode(report.folder)
         for part, official in PARTS.items():

@@ -17,7 +17,7 @@ import torch
 
 from fedmap.data.cache import Arrays
 from fedmap.data.dataset import Dataset, Defaults
-from fedmap.data.official.base import OfficialSet, Report, register_official
+from fedmap.data.official.base import OfficialSet, Verification, register_official
 from fedmap.errors import FedmapError
 
 CLASSES = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)
@@ -87,7 +87,7 @@ class Femnist(OfficialSet):
             defaults=replace(self.defaults, clients=len(writers)),
         )
 
-    def check(self, report: Report) -> None:
+    def check(self, report: Verification) -> None:
         """Every sample is read and counted."""
         arrays = self.decode(report.folder)
         sizes = np.bincount(arrays["owner"])

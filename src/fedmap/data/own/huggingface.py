@@ -13,19 +13,19 @@ from fedmap.data.own.arrays import Pair, from_clients, natural
 from fedmap.errors import FedmapError
 
 
-class Table(Protocol):
+class Columns(Protocol):
     """Columns by name, as `datasets.Dataset`, a pandas frame or a dictionary of lists has them."""
 
     def __getitem__(self, column: str, /) -> Any: ...
 
 
 def from_huggingface(
-    data: Table | Mapping[str, Table],
+    data: Columns | Mapping[str, Columns],
     *,
     x: str | Sequence[str] = "image",
     y: str = "label",
     client: str | None = None,
-    test: Table | None = None,
+    test: Columns | None = None,
     size: images.Size = (32, 32),
     name: str = "huggingface",
 ) -> Dataset:

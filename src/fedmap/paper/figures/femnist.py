@@ -44,7 +44,7 @@ SMOKE = {
 }
 
 
-class Femnist(Study):
+class FemnistStudy(Study):
     """One client for each writer; a column is a fraction of clients with a number of epochs."""
 
     line = "Convergence on FEMNIST, where every client is a writer"
@@ -87,7 +87,7 @@ class Femnist(Study):
         return [Claim("On FEMNIST MAP is better in every setting", better_everywhere)]
 
 
-STUDIES.add("femnist")(Femnist())
+STUDIES.add("femnist")(FemnistStudy())
 
 
 def curve(rows: list[Row], column: str, method: str, goal: str) -> NDArray[np.float64]:

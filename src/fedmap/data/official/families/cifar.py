@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fedmap.data.cache import Arrays
 from fedmap.data.files import pickles
 from fedmap.data.files.checksum import md5
-from fedmap.data.official.base import OfficialSet, Report
+from fedmap.data.official.base import OfficialSet, Verification
 from fedmap.errors import FedmapError
 
 TEN_CLASSES = (
@@ -57,7 +57,7 @@ class Cifar(ColorImages):
         train_x, train_y = (np.concatenate(parts) for parts in zip(*train, strict=True))
         return {"train_x": train_x, "train_y": train_y, "test_x": test_x, "test_y": test_y}
 
-    def check(self, report: Report) -> None:
+    def check(self, report: Verification) -> None:
         """Counts, and the sum of each file."""
         files = self.files(report.folder)
         *train, test = [len(self.read_file(path)[1]) for path in files]

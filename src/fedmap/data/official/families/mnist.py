@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate
 from fedmap.data.cache import Arrays
 from fedmap.data.files import idx
 from fedmap.data.files.checksum import md5
-from fedmap.data.official.base import OfficialSet, RemoteFile, Report
+from fedmap.data.official.base import OfficialSet, RemoteFile, Verification
 from fedmap.errors import FedmapError
 
 PARTS = {"train": "train", "test": "t10k"}
@@ -41,7 +41,7 @@ class MnistLike(OfficialSet):
             "test_y": test_y.astype(np.int64),
         }
 
-    def check(self, report: Report) -> None:
+    def check(self, report: Verification) -> None:
         """Counts, and the sums of the uncompressed data."""
         for part, official in IMAGES.items():
             arrays = dict(zip(KINDS, read_part(report.folder, part), strict=True))

@@ -125,6 +125,8 @@ class RunFolder:
     def restore(self, store: StateStore) -> tuple[list[Record], Values | None]:
         """The records and the server state of the last whole round; the store is brought back to
         it. (No round: [], None.)"""
+        if not self.lasting:
+            return [], None
         if not self._commit.exists():
             store.forget_after(0)
             return [], None

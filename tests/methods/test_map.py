@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.methods.conftest import World
+from tests.methods.conftest import World, present
 from torch import Tensor
 
-from fedmap import FedmapError, client
+from fedmap import FedmapError, client, run
 from fedmap.methods import AnyMethod
 from fedmap.methods.fedavg import FedAvg
 from fedmap.methods.fedphp import FedPHP
@@ -128,6 +128,14 @@ def test_every_sample_counts_alike_in_the_statistics_of_an_hpm(
 
 def test_a_client_keeps_its_hpm_from_its_first_participation_on(world: World) -> None:
     world.assert_kept(MAP())
+
+
+def test_a_client_that_never_took_part_still_gets_a_personal_model(world: World) -> None:
+    result = run("map", world.federation, net="tiny", rounds=1, fraction=0.4, epochs=1)
+    (taken,) = [one["client"] for one in result.rounds[0]["clients"]]
+    x = world.federation.test_x
+    for never in {0, 1, 2} - {taken}:
+        assert not torch.equal(result.personal_model(never)(x), present(result.global_model)(x))
 
 
 def test_only_the_model_moves_each_way(world: World) -> None:

@@ -28,7 +28,7 @@ def test_the_servers_variate_is_the_mean_of_all_clients(world: World) -> None:
     for played in world.play(Scaffold(server_lr=0.7), 4, selected=selected):
         mean = world.mean(played.states[k]["control"] for k in range(3))
         torch.testing.assert_close(played.server["control"], mean)
-        assert mean.abs().max() > 0.003
+        assert mean.abs().max() > 0.01 / 3
 
 
 def test_a_clients_variate_is_the_mean_gradient_along_its_way(world: World) -> None:

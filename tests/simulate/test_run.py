@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -352,6 +353,15 @@ def test_the_server_weighs_uploads_as_it_is_told(
     torch.testing.assert_close(weights_of(result.global_model), first * big + (1 - first) * small)
 
 
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[Any]) -> None:
+    """Until the condition holds, as long as the process lives, and no longer than two minutes."""
+    end = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_kill_nine_and_resume_on_the_command_line_give_the_same_bits(tmp_path: Path) -> None:
     """The real thing: a process that is killed without warning in the middle of its rounds."""
     base = shlex.split(
@@ -365,8 +375,7 @@ def test_kill_nine_and_resume_on_the_command_line_give_the_same_bits(tmp_path: P
         [*command, "run", *base, "--out", str(tmp_path / "killed")], stdout=subprocess.DEVNULL
     )
     rounds = tmp_path / "killed/rounds.jsonl"
-    while not (rounds.exists() and len(rounds.read_text().splitlines()) >= 2):
-        assert killed.poll() is None
+    wait_for(lambda: rounds.exists() and len(rounds.read_text().splitlines()) >= 2, killed)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (tmp_path / "killed/done").exists()
@@ -404,9 +413,9 @@ fedmap.run("slow", federation, net="mlp", rounds=1, fraction=1, epochs=1, worker
 def test_workers_take_no_more_clients_once_their_parent_is_dead(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     begun.touch()
-    parent = subprocess.Popen([sys.executable, "-c", SLOW, str(begun)])
-    while begun.stat().st_size < 2:
-        assert parent.poll() is None
+    here = os.environ | {"TMPDIR": str(tmp_path)}  # what a killed run leaves
+    parent = subprocess.Popen([sys.executable, "-c", SLOW, str(begun)], env=here)
+    wait_for(lambda: begun.stat().st_size >= 2, parent)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     at_its_death = begun.stat().st_size

@@ -45,7 +45,6 @@ class PerFedAvg(Method[PerFedAvgParams]):
             client.gradient(model, cross_entropy, *second)
             client.clip(model.grads)
             torch.sub(before, model.grads, alpha=beta, out=weights)
-        model.net.eval()
         uploaded = model.vector.clone()
         client.train(model, cross_entropy, self.params.adaptation_steps, momentum=0, weight_decay=0)
         return Local({"model": uploaded}, state, {"model": model.vector.clone()})

@@ -1,4 +1,5 @@
-// What both kernels share: eight floats in a register, and the question whether all numbers of an operand are finite.
+// What both kernels share: eight floats in a register, and the question whether all numbers of an
+// operand are finite.
 
 #pragma once
 
@@ -12,7 +13,8 @@ constexpr int LANES = 8;
 inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
 inline void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 
-// A finite number times zero is zero, NaN and infinity times zero are NaN. Four sums, or each would wait for the one before.
+// A finite number times zero is zero, NaN and infinity times zero are NaN. Four sums, or each would
+// wait for the one before.
 inline bool finite(const float* p, long n) {
     const Vec zero = _mm256_setzero_ps();
     Vec sum[4] = {zero, zero, zero, zero};

@@ -46,9 +46,9 @@ LEFT_OUT = {"abs", "clone", "detach", "sqrt", "square"}  # x.clone() becomes x
 
 
 # Of a picture, what only looks different: no number depends on it.
-LOOKS = set(
+LOOKS = (
     "alpha arrowprops aspect box color dpi figsize fontsize frameon layout linewidth markersize "
-    "ncols pad s squeeze weight width_ratios xytext zorder".split()
+    "ncols pad s squeeze weight width_ratios xytext zorder"
 )
 DECORATIONS = "annotate axhline axvline bare grid legend margins remove set_ text tick_params"
 
@@ -96,7 +96,7 @@ def only_looks(node: ast.AST) -> bool:
     """Does the node change nothing but how a picture looks?"""
     match node:
         case ast.keyword(arg=name):
-            return name in LOOKS
+            return name in LOOKS.split()
         case ast.Expr(ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name))):
             return name.startswith(tuple(DECORATIONS.split()))
     return False

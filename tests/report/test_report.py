@@ -83,6 +83,10 @@ def test_a_cell_is_the_mean_over_seeds_and_their_standard_deviation() -> None:
     assert row.cells[0] == "75.0 ± 18.0"  # the root of (15² + 5² + 20²) / 2
 
 
+def test_two_seeds_have_a_deviation() -> None:
+    assert percent([0.5, None, 0.7]) == "60.0 ± 14.1"  # the root of 10² + 10²
+
+
 def test_one_seed_has_no_deviation() -> None:
     assert percent([0.1234]) == "12.3"
 
@@ -254,8 +258,7 @@ def test_a_dot_stands_at_each_class_that_a_client_holds_and_grows_with_its_sampl
     (dots,) = axes.collections
     assert isinstance(dots, PathCollection)
     assert np.asarray(dots.get_offsets()).tolist() == [[0, 1], [0, 3], [2, 0]]
-    sizes = dots.get_sizes()
-    assert (sizes / sizes.max()).tolist() == pytest.approx([0.25, 1, 0.5])
+    assert dots.get_sizes().tolist() == pytest.approx([65, 260, 130])  # of 10, 40 and 20 samples
     assert axes.get_title(loc="left") == (
         "Who holds what: a client misses 3.0 of 4 classes on average; "
         "the largest dot is 40 training samples"

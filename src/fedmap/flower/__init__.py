@@ -1,0 +1,1 @@
+"""The same methods on a real Flower federation: sites that have only their own data."""

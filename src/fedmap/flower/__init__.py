@@ -1,0 +1,1 @@
+"""Training across sites with Flower: each site keeps its data and its private state."""

@@ -1,9 +1,8 @@
 """The bits of every method on a small set-up, written to a file or compared with one: the proof
 that a change of the code changes no number.
 
-python scripts/compare_bits.py write FILE      # on the code as it was python
-scripts/compare_bits.py compare FILE    # on the code as it is: prints what differs, exit 1 if
-anything does
+python scripts/compare_bits.py write FILE      # on the code as it was
+python scripts/compare_bits.py compare FILE    # on the code as it is; exit 1 if anything differs
 """
 
 import hashlib

@@ -5,7 +5,7 @@ import contextlib
 import pickle
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin
@@ -262,7 +262,7 @@ def same_bits(one: Outcome, other: Outcome, when: str, net: str) -> None:
         )
 
 
-def bits(values: Values) -> dict[str, Any]:
+def bits(values: Mapping[str, Tensor]) -> dict[str, Any]:
     """Entries such that equal means equal in type, shape and every bit."""
     return {name: (v.dtype, v.shape, as_bytes(v)) for name, v in values.items()}
 

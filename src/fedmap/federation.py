@@ -1,10 +1,11 @@
 """The clients, each with its own training and test samples, and the global test set that the
 server holds."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from fedmap.partitions import PARTITIONS, Ints, Labels, draw_owners
 from fedmap.random import generator
 
 TEST_SHARE = 0.2  # of each client's samples (paper, Sect. 5.2.1)
+PART = 1000  # samples of the global test set that are asked for at a time
 Samples = tuple[Tensor, Tensor]  # as they are stored, and their labels
 
 
@@ -39,18 +41,24 @@ class ClientData:
     @classmethod
     def of(cls, dataset: Dataset, number: int = 0, seed: int = 0) -> "ClientData":
         """A site's data: every training sample of the dataset is its own. The split into training
-        and test samples is drawn from (seed, number) and depends on these samples alone."""
+        and test samples is drawn from (seed, number) and depends on these samples alone; a dataset
+        with a test set of its own is split already."""
         n = len(dataset.train_y)
-        if n < 2:
+        x, y = dataset.train_x, dataset.train_y
+        if len(dataset.test_y) and n:
+            train, test = (x, y), (dataset.test_x, dataset.test_y)
+        elif n < 2:
             raise FedmapError(f"dataset {dataset.name}: {few_samples(n)}")
-        order = torch.from_numpy(generator(seed, "split", number).permutation(n))
-        tested = int(size_of_test_set(np.array(n)))
-        test, train = order[:tested].sort().values, order[tested:].sort().values
-        counts = torch.bincount(dataset.train_y[train], minlength=len(dataset.classes))
+        else:
+            order = torch.from_numpy(generator(seed, "split", number).permutation(n))
+            tested = int(size_of_test_set(np.array(n)))
+            first, rest = order[:tested].sort().values, order[tested:].sort().values
+            train, test = (x[rest], y[rest]), (x[first], y[first])
+        counts = torch.bincount(train[1], minlength=len(dataset.classes))
         return cls(
             number,
-            (dataset.train_x[train], dataset.train_y[train]),
-            (dataset.train_x[test], dataset.train_y[test]),
+            train,
+            test,
             counts,
             counts >= dataset.observed_from,
             dataset.mean,
@@ -66,6 +74,54 @@ class ClientData:
     def black(self) -> Tensor:
         """A black pixel as `normalize` gives it: the border that `augment` adds."""
         return black(self.train[0].shape[1], self.mean, self.std)
+
+
+class AnyFederation(Protocol):
+    """What a run needs to know of a federation. `Federation` has everybody's samples; in a
+    deployment each member has only its own."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """Shape, classes and scaling that all clients have in common."""
+        ...
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The settings that lead back to this federation, for run.toml."""
+        ...
+
+    @property
+    def client_names(self) -> Sequence[str]: ...
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many training samples each client has, where that is known."""
+        ...
+
+    @property
+    def server_has_test(self) -> bool:
+        """Has the server test samples that are nobody's own?"""
+        ...
+
+    @property
+    def test_parts(self) -> Sequence[int]:
+        """The global test set is asked for in these parts."""
+        ...
+
+    @property
+    def fingerprint(self) -> int:
+        """To tell another federation by."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def client(self, number: int) -> ClientData:
+        """One client's own data."""
+        ...
+
+    def test_part(self, key: int) -> Samples:
+        """One part of the global test set."""
+        ...
 
 
 class Federation:
@@ -118,6 +174,11 @@ class Federation:
         """How many classes there are in the whole federation."""
         return len(self.dataset.classes)
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many training samples each client has."""
+        return [len(index) for index in self.train]
+
     @cached_property
     def observed(self) -> Tensor:
         """(clients, classes): does the client's training data have the class?"""
@@ -135,6 +196,22 @@ class Federation:
             self.dataset.std,
             self.dataset.augment,
         )
+
+    @property
+    def test_parts(self) -> range:
+        """The global test set is asked for in these parts."""
+        return range(-(-len(self.test_y) // PART))
+
+    def test_part(self, key: int) -> Samples:
+        """One part of the global test set."""
+        here = slice(key * PART, (key + 1) * PART)
+        return self.test_x[here], self.test_y[here]
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """A checksum of who holds which labels, to tell another federation by."""
+        held = [self.dataset.train_y[index] for index in (*self.train, *self.test)]
+        return zlib.crc32(torch.cat([*held, *self.train, *self.test]).numpy().tobytes())
 
     def _samples(self, index: Tensor) -> Samples:
         x, y = self.dataset.train_x, self.dataset.train_y

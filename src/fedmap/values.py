@@ -2,6 +2,7 @@
 without dimensions. How such a dictionary lies in memory and in a file is said here too."""
 
 import mmap
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ def number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.int64 if isinstance(value, int) else torch.float64)
 
 
-def nbytes(values: Values) -> int:
+def nbytes(values: Mapping[str, Tensor]) -> int:
     """What a dictionary weighs on the way."""
     return sum(tensor.nbytes for tensor in values.values())
 
@@ -42,7 +43,7 @@ class Layout(NamedTuple):
     nbytes: int
 
     @classmethod
-    def of(cls, values: Values) -> "Layout":
+    def of(cls, values: Mapping[str, Tensor]) -> "Layout":
         """The entries one after the other, each at an aligned place."""
         entries, end = [], 0
         for name, tensor in values.items():
@@ -50,7 +51,7 @@ class Layout(NamedTuple):
             end += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
         return cls(tuple(entries), end)
 
-    def write(self, values: Values, memory: Buffer, start: int = 0) -> None:
+    def write(self, values: Mapping[str, Tensor], memory: Buffer, start: int = 0) -> None:
         """Copy the dictionary into the memory."""
         for view, tensor in zip(self.read(memory, start).values(), values.values(), strict=True):
             view.copy_(tensor)
@@ -83,3 +84,26 @@ def load_notes(path: Path) -> dict[str, str]:
     """The notes in the header of a safetensors file."""
     with safetensors.safe_open(path, framework="pt") as file:
         return dict(file.metadata() or {})
+
+
+class Stored(Mapping[str, Tensor]):
+    """The dictionary in a safetensors file, of which each entry is read when it is asked for, so
+    that many of them need the memory of one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with safetensors.safe_open(path, framework="pt") as file:
+            self._names = tuple(file.keys())
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        with safetensors.safe_open(self._path, framework="pt") as file:
+            tensor: Tensor = file.get_tensor(name)
+            return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

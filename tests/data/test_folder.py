@@ -54,6 +54,18 @@ def test_a_folder_named_test_is_the_test_set(hospitals: Path) -> None:
     assert data.test_y.tolist() == [0]
 
 
+def test_folders_of_classes_alone_have_no_owner_yet(tmp_path: Path) -> None:
+    save(tmp_path / "healthy" / "1.png", 10)
+    save(tmp_path / "cyst" / "1.png", 20)
+    save(tmp_path / "test" / "cyst" / "1.png", 30)
+    data = read_folder(tmp_path)
+    assert data.classes == ("cyst", "healthy")
+    assert data.owner is None
+    assert data.client_names == ()
+    assert data.train_x.float().mean((1, 2, 3)).tolist() == [20, 10]
+    assert data.test_x.unique().tolist() == [30]
+
+
 def test_if_any_image_is_in_color_all_are(hospitals: Path) -> None:
     save(hospitals / "site2" / "cyst" / "c.png", (1, 2, 3), mode="RGB")
     data = read_folder(hospitals)

@@ -328,7 +328,7 @@ def test_selection_is_distinct_uniform_and_of_the_right_size(federation: Federat
     setup = Setup(Settings(net="tiny", fraction=0.34), federation)
     times = torch.zeros(6)
     for round in range(1, 1001):
-        chosen = select(setup, round)
+        chosen = select(setup, round, range(6))
         assert len(chosen) == len(set(chosen)) == 2
         times[chosen] += 1
     assert times.min() > 270
@@ -426,7 +426,7 @@ def test_workers_take_no_more_clients_once_their_parent_is_dead(tmp_path: Path) 
 def test_the_draw_of_clients_depends_on_seed_and_round(federation: Federation) -> None:
     def drawn(seed: int) -> list[list[int]]:
         setup = Setup(Settings(net="tiny", fraction=0.5, seed=seed), federation)
-        return [select(setup, round) for round in range(1, 9)]
+        return [select(setup, round, range(6)) for round in range(1, 9)]
 
     assert drawn(0) == drawn(0) != drawn(1)
     assert len({tuple(chosen) for chosen in drawn(0)}) > 3

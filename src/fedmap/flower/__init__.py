@@ -1,1 +1,1 @@
-"""Training across sites with Flower: each site keeps its data and its private state."""
+"""The same methods on a real Flower federation: sites that have only their own data."""

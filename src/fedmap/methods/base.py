@@ -2,7 +2,7 @@
 between them: `down` (server to client), `up` (client to server) and `state` (stays on the client;
 no engine sends it anywhere)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import numpy as np
@@ -43,7 +43,7 @@ class Upload(NamedTuple):
 
     client: int
     weight: float
-    up: Values
+    up: Mapping[str, Tensor]  # may lie in a file, and is read there entry by entry
 
 
 class Server(NamedTuple):

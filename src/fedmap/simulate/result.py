@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedmap import values
 from fedmap.errors import FedmapError
@@ -120,15 +120,11 @@ def summary(rounds: list[Record]) -> Record:
     return {"rounds": len(rounds)} | last | {f"{n}_last_{STEADY}": steady(n) for n in names}
 
 
-def per_class(
-    correct: Tensor | None, labels: Tensor, classes: tuple[str, ...]
-) -> dict[str, float | None] | None:
+def per_class(tally: Values | None, classes: tuple[str, ...]) -> dict[str, float | None] | None:
     """Accuracy on each class of the global test set; None for a class that the test set lacks."""
-    if correct is None:
+    if tally is None:
         return None
-    hits, counts = (
-        torch.bincount(some, minlength=len(classes)).tolist() for some in (labels[correct], labels)
-    )
+    hits, counts = tally["right"].tolist(), tally["total"].tolist()
     return {
         name: hit / count if count else None
         for name, hit, count in zip(classes, hits, counts, strict=True)

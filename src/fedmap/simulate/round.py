@@ -6,11 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedmap.errors import FedmapError
 from fedmap.methods import Upload
 from fedmap.random import generator, seeded_torch
 from fedmap.simulate.engines import Engine
 from fedmap.simulate.folder import Record
-from fedmap.simulate.tasks import PART, Reply, Setup
+from fedmap.simulate.tasks import Reply, Setup
+from fedmap.simulate.uploads import checked
 from fedmap.values import Values, nbytes
 
 
@@ -19,9 +21,10 @@ class Played(NamedTuple):
 
     round: int
     down: Values  # what every selected client got
-    replies: list[Reply]  # of the clients, in the order of their numbers
+    replies: list[Reply]  # of the clients that count, in the order of their numbers
+    left_out: dict[int, str]  # the other selected clients, each with the reason
     state: Values  # the server's new state
-    correct: Tensor | None  # which global test samples the new global model classifies correctly
+    tally: Values | None  # of the new global model on the global test set, by class
 
 
 def play_round(
@@ -31,20 +34,37 @@ def play_round(
     state: Values,
     selected: Sequence[int] | None = None,
 ) -> Played:
-    """Select, train, aggregate, evaluate. `selected` is for who knows better which clients can take
-    part; else they are drawn."""
+    """Select, train, aggregate, evaluate. `selected` is for who knows better which clients should
+    take part; else they are drawn."""
     down = setup.method.download(state)
-    replies = engine.map("train", round, selected or select(setup, round), down)
+    selected = selected or select(setup, round, engine.ready())
+    answers = checked(setup, round, down, engine.map("train", round, selected, down))
+    replies = [reply for reply in answers if not reply.reason]
+    left_out = {reply.key: reply.reason for reply in answers if reply.reason}
+    if len(replies) < setup.settings.min_clients:
+        raise too_few(setup, round, len(replies), left_out)
     with seeded_torch(setup.settings.seed, "server layers", round):  # for layers such as dropout
         state = setup.method.aggregate(setup.server(round), state, uploads(setup, replies))
-    return Played(round, down, replies, state, evaluated(setup, engine, round, state))
+    tally = evaluated(setup, engine, round, state)
+    return Played(round, down, replies, left_out, state, tally)
 
 
-def select(setup: Setup, round: int) -> list[int]:
-    """S_t: max(int(Q K), 1) different clients, in the order of their numbers."""
+def select(setup: Setup, round: int, ready: Sequence[int]) -> list[int]:
+    """S_t: max(int(Q K), 1) different clients of those that are ready, in the order of their
+    numbers."""
     rng = generator(setup.settings.seed, "select", round)
-    chosen = rng.choice(len(setup.federation), setup.clients_per_round, replace=False)
-    return sorted(chosen.tolist())
+    chosen = rng.choice(len(ready), min(setup.clients_per_round, len(ready)), replace=False)
+    return sorted(ready[place] for place in chosen.tolist())
+
+
+def too_few(setup: Setup, round: int, counted: int, left_out: dict[int, str]) -> FedmapError:
+    """The sentence for a round that does not count."""
+    names = setup.federation.client_names
+    reasons = "; ".join(f"{names[key]}: {reason}" for key, reason in left_out.items())
+    return FedmapError(
+        f"round {round} has {counted} uploads, min_clients is {setup.settings.min_clients} "
+        f"({reasons})"
+    )
 
 
 def uploads(setup: Setup, replies: list[Reply]) -> list[Upload]:
@@ -57,25 +77,28 @@ def uploads(setup: Setup, replies: list[Reply]) -> list[Upload]:
     ]
 
 
-def evaluated(setup: Setup, engine: Engine, round: int, state: Values) -> Tensor | None:
-    """Which samples of the global test set does the global model classify correctly? None where
-    there is no global model."""
+def evaluated(setup: Setup, engine: Engine, round: int, state: Values) -> Values | None:
+    """The global model on the global test set: samples of each class, and how many are classified
+    correctly. None where there is no global model, or nobody to ask."""
     model = setup.method.global_model(state)
     if model is None:
         return None
-    parts = range(-(-len(setup.federation.test_y) // PART))
+    parts = setup.federation.test_parts
     replies = engine.map("evaluate", round, parts, {"model": model})
-    return torch.cat([reply.result["correct"] for reply in replies])
+    tallies = [reply.result for reply in replies if not reply.reason]
+    if not tallies:
+        return None
+    return {name: torch.stack([tally[name] for tally in tallies]).sum(0) for name in tallies[0]}
 
 
-def record_of(setup: Setup, played: Played) -> Record:
+def record_of(played: Played) -> Record:
     """A round in numbers, for rounds.jsonl; `seconds` is filled in by who has the clock."""
 
     def mean(name: str) -> float | None:
         values = [reply.numbers[name] for reply in played.replies if name in reply.numbers]
         return sum(values) / len(values) if values else None
 
-    return {
+    record: Record = {
         "round": played.round,
         "global_accuracy": None,
         "personal_accuracy": mean("accuracy"),
@@ -92,16 +115,26 @@ def record_of(setup: Setup, played: Played) -> Record:
             }
             for reply in played.replies
         ],
-    } | global_accuracy(setup, played.correct)
+    } | global_accuracy(played.tally)
+    if played.left_out:
+        record["left_out"] = [
+            {"client": key, "reason": reason} for key, reason in played.left_out.items()
+        ]
+    return record
 
 
-def global_accuracy(setup: Setup, correct: Tensor | None) -> Record:
+def global_accuracy(tally: Values | None) -> Record:
     """On the whole global test set and, where the server half saw some of it, on the rest."""
-    if correct is None:
+    if tally is None:
         return {"global_accuracy": None}
-    accuracy: Record = {"global_accuracy": int(correct.sum()) / len(correct)}
-    if len(setup.public):
-        unseen = torch.ones(len(correct), dtype=torch.bool).index_fill(0, setup.public, False)
-        rest = int(unseen.sum())
-        accuracy["global_accuracy_unseen"] = int(correct[unseen].sum()) / rest if rest else None
+    accuracy: Record = {"global_accuracy": share(tally["right"], tally["total"])}
+    if "total_unseen" in tally:
+        unseen = share(tally["right_unseen"], tally["total_unseen"])
+        accuracy["global_accuracy_unseen"] = unseen
     return accuracy
+
+
+def share(right: Tensor, total: Tensor) -> float | None:
+    """Which share of the samples is classified correctly; None where there is none."""
+    samples = int(total.sum())
+    return int(right.sum()) / samples if samples else None

@@ -1,6 +1,5 @@
 """A run from its beginning, or from where it was stopped, to its end: rounds, records, models."""
 
-import contextlib
 import json
 import os
 import platform
@@ -9,17 +8,15 @@ import tempfile
 import time
 import tomllib
 import weakref
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedmap import values
 from fedmap.errors import FedmapError
-from fedmap.federation import Federation
+from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.result import Result, named_values, per_class, summary
@@ -30,6 +27,7 @@ from fedmap.simulate.tasks import Setup, only_tensors
 from fedmap.values import Values
 
 OnRound = Callable[[Record], None]
+StartEngine = Callable[[Setup, StateStore], Engine]
 
 
 def run(
@@ -53,20 +51,23 @@ def run(
 
 class Run:
     """One method on one federation with one seed, in a folder. Where the clients' states are kept
-    is the caller's choice: `store` is by default a file in the folder."""
+    and what runs the clients can be the caller's choice: `store` is by default a file in the
+    folder, and `start_engine` starts what the settings ask for."""
 
     def __init__(
         self,
         settings: Settings,
-        federation: Federation,
+        federation: AnyFederation,
         out: Path | None = None,
         store: StateStore | None = None,
+        start_engine: StartEngine | None = None,
     ) -> None:
         self.setup = Setup(settings, federation)
         self.settings = self.setup.settings
         self.federation = federation
         self.out = out
         self.store = store
+        self.start_engine = start_engine or chosen_engine
 
     def go(self, resume: bool = False, on_round: OnRound = lambda record: None) -> Result:
         """Carry the run out, or on, to its end."""
@@ -112,16 +113,21 @@ class Run:
         setup, store = self.setup, self.store or self._new_store(folder)
         records, state = folder.restore(store)
         state = setup.method.start(setup.initial) if state is None else state
-        with setup.in_force(), started(setup, store) as engine:
+        tally: Values | None = None
+        with setup.in_force(), closing(self.start_engine(setup, store)) as engine:
             for round in range(len(records) + 1, self.settings.rounds + 1):
                 began = time.perf_counter()
                 played = play_round(setup, engine, round, state)
-                state = played.state
-                record = record_of(setup, played) | {"seconds": time.perf_counter() - began}
+                state, tally = played.state, played.tally
+                for client in played.left_out:
+                    store.drop(client, round)
+                record = record_of(played) | {"seconds": time.perf_counter() - began}
                 folder.commit(record, state, store)
                 records.append(record)
                 on_round(record)
-            self._finish(folder, engine, records, state)
+            if tally is None:
+                tally = evaluated(setup, engine, self.settings.rounds, state)
+            self._finish(folder, engine, records, state, tally)
 
     def _new_store(self, folder: RunFolder) -> StateStore:
         initial = self.setup.method.client_state(self.setup.initial)
@@ -129,30 +135,34 @@ class Run:
         return FileStore(initial, len(self.federation), folder.states)
 
     def _finish(
-        self, folder: RunFolder, engine: Engine, records: list[Record], state: Values
+        self,
+        folder: RunFolder,
+        engine: Engine,
+        records: list[Record],
+        state: Values,
+        tally: Values | None,
     ) -> None:
         """After the last round: every client's personal model is made and tested, and all is
         written."""
         setup, after = self.setup, self.settings.rounds + 1
         down, clients = setup.method.download(state), range(len(self.federation))
-        accuracies: list[float] = []
+        accuracies: list[float | None] = []
         # As many at a time as in a round, so that memory does not grow with the federation.
         for first in clients[:: setup.clients_per_round]:
             some = clients[first : first + setup.clients_per_round]
             for reply in engine.map("personal", after, some, down):
-                accuracies.append(reply.numbers["accuracy"])
-                content = values.save(named_values(setup.initial, reply.result))
-                folder.write(f"personal/{reply.key:05d}.safetensors", content)
+                accuracies.append(reply.numbers.get("accuracy"))
+                if reply.result:  # else it stays where it is
+                    content = values.save(named_values(setup.initial, reply.result))
+                    folder.write(f"personal/{reply.key:05d}.safetensors", content)
         model = setup.method.global_model(state)
         if model is not None:
             content = values.save(named_values(setup.initial, {"model": model}))
             folder.write("global.safetensors", content)
-        correct = evaluated(setup, engine, self.settings.rounds, state)
+        known = [accuracy for accuracy in accuracies if accuracy is not None]
         final = summary(records) | {
-            "personal_accuracy_all_clients": sum(accuracies) / len(accuracies),
-            "global_accuracy_per_class": per_class(
-                correct, self.federation.test_y, self.federation.dataset.classes
-            ),
+            "personal_accuracy_all_clients": sum(known) / len(known) if known else None,
+            "global_accuracy_per_class": per_class(tally, self.federation.dataset.classes),
             "personal_accuracy_per_client": accuracies,
         }
         folder.write("final.json", json.dumps(final, indent=1) + "\n")
@@ -164,7 +174,7 @@ class Run:
         about = {
             "shape": list(dataset.shape),
             "classes": list(dataset.classes),
-            "fingerprint": fingerprint(self.federation),
+            "fingerprint": self.federation.fingerprint,
         }
         versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
         versions["python"] = platform.python_version()
@@ -180,34 +190,22 @@ class Run:
                     f"not {value!r}; choose another folder"
                 )
         about = tomllib.loads(path.read_text())["federation"]
-        if about["fingerprint"] != fingerprint(self.federation):
+        if about["fingerprint"] != self.federation.fingerprint:
             raise FedmapError(
                 f"{folder.path} holds a run on another federation: samples or clients differ; "
                 "choose another folder"
             )
 
 
-@contextlib.contextmanager
-def started(setup: Setup, store: StateStore) -> Iterator[Engine]:
-    """The engine that the settings ask for, ended at the end."""
+def chosen_engine(setup: Setup, store: StateStore) -> Engine:
+    """The engine that the settings ask for."""
     name = setup.settings.engine
     if name == "auto":
         name = "local" if setup.settings.workers == 1 else "fork"
-    engine = ENGINES[name](setup, store)
-    try:
-        yield engine
-    finally:
-        engine.close()
+    return ENGINES[name](setup, store)
 
 
 def remove_own(path: Path, process: int) -> None:
     """Remove a temporary folder, if it is this process that made it and not a forked child."""
     if os.getpid() == process:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def fingerprint(federation: Federation) -> int:
-    """A checksum of who holds which labels, to tell another federation by."""
-    held = [federation.dataset.train_y[index] for index in (*federation.train, *federation.test)]
-    numbers = torch.cat([*held, *federation.train, *federation.test])
-    return zlib.crc32(numbers.numpy().tobytes())

@@ -14,7 +14,7 @@ from fedmap import kernels
 from fedmap.client import Training
 from fedmap.data import DATASETS, Defaults, load
 from fedmap.errors import FedmapError
-from fedmap.federation import Federation, partition
+from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
@@ -47,6 +47,13 @@ class Settings(Training):
     server_weights: Literal["uniform", "samples"] = Field(
         "uniform", description="how the server weighs uploads"
     )
+    on_bad_upload: Literal["stop", "skip"] = Field(
+        "stop", description="what an upload that is not finite or far too long does to the run"
+    )
+    norm_bound: float = Field(
+        1000.0, gt=1, description="how many times as far as the others' an upload may move"
+    )
+    min_clients: int = Field(1, ge=1, description="uploads from which on a round counts")
     seed: int = Field(0, ge=0, description="seed of initial weights, selection and batches")
     partition_seed: int | None = Field(
         None, ge=0, description="seed of the partition; the same as `seed` if not given"
@@ -103,14 +110,12 @@ class Settings(Training):
         federation.origin |= {"samples": self.samples} if self.samples else {}
         return federation
 
-    def resolved(self, federation: Federation) -> "Settings":
+    def resolved(self, federation: AnyFederation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
         where none was chosen, and whether there are native kernels."""
-        known: dict[str, Any] = {
-            name: value for name, value in federation.origin.items() if name != "data"
-        }
+        known: dict[str, Any] = {"clients": len(federation)}
+        known |= {name: value for name, value in federation.origin.items() if name != "data"}
         known |= {
-            "clients": len(federation),
             "net": self.net or federation.dataset.defaults.net,
             "kernels": kernels.resolve(self.kernels),
         }

@@ -26,6 +26,10 @@ class StateStore(Protocol):
         """Keep the state that a client left in this round."""
         ...
 
+    def drop(self, client: int, round: int) -> None:
+        """Go back to the state before this round: it does not count for the client."""
+        ...
+
     def forget_after(self, round: int) -> None:
         """Drop states of a round that was not completed."""
         ...
@@ -108,12 +112,16 @@ class FileStore:
                 "be resumed"
             ) from None
 
+    def drop(self, client: int, round: int) -> None:
+        """Go back to the state before this round: it does not count for the client."""
+        for slot, (made_in, _) in enumerate(self._headers(client) if self.initial else ()):
+            if made_in >= round:
+                _write_all(self._fd, HEADER.pack(0, 0), (2 * client + slot) * self._slot)
+
     def forget_after(self, round: int) -> None:
         """Drop states of a round that was not completed."""
-        for client in range(self.clients if self.initial else 0):
-            for slot, (made_in, _) in enumerate(self._headers(client)):
-                if made_in > round:
-                    _write_all(self._fd, HEADER.pack(0, 0), (2 * client + slot) * self._slot)
+        for client in range(self.clients):
+            self.drop(client, round + 1)
 
     def check(self, client: int, round: int) -> None:
         """Is the client's state the one of this round, unharmed?"""

@@ -1,7 +1,7 @@
 """The work of one task, wherever it runs: a client's round, a part of the global test set, a
 client's final personal model. A task is a pure function of what it is given."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Literal, NamedTuple
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fedmap import kernels
-from fedmap.client import EVALUATION_BATCH, Client, correct_answers
+from fedmap.client import Client, correct_answers
 from fedmap.errors import FedmapError
-from fedmap.federation import Federation
+from fedmap.federation import PART, AnyFederation
 from fedmap.methods import AnyMethod, Server, find_method
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
@@ -21,7 +21,6 @@ from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
 
 TaskName = Literal["train", "evaluate", "personal"]
-PART = 4 * EVALUATION_BATCH  # samples of the global test set in one task
 
 
 class Reply(NamedTuple):
@@ -29,9 +28,10 @@ class Reply(NamedTuple):
 
     key: int  # the client, or the part of the test set
     numbers: dict[str, float] = {}
-    up: Values = {}
+    up: Mapping[str, Tensor] = {}
     state: Values = {}  # what the client keeps
     result: Values = {}
+    reason: str = ""  # why it does not count; then there is nothing else in it
 
 
 class Setup:
@@ -39,7 +39,7 @@ class Setup:
     and for the server half of a round."""
 
     def __init__(
-        self, settings: Settings, federation: Federation, method: AnyMethod | None = None
+        self, settings: Settings, federation: AnyFederation, method: AnyMethod | None = None
     ) -> None:
         self.settings = settings.resolved(federation)
         self.federation = federation
@@ -65,8 +65,9 @@ class Setup:
     @cached_property
     def build(self) -> Callable[[], Net]:
         """Makes the net with its initial weights."""
-        shape, classes = self.federation.dataset.shape, self.federation.classes
-        return partial(build, self.settings.net or "", shape, classes, self.settings.seed)
+        dataset = self.federation.dataset
+        net, seed = self.settings.net or "", self.settings.seed
+        return partial(build, net, dataset.shape, len(dataset.classes), seed)
 
     @cached_property
     def initial(self) -> Model:
@@ -76,7 +77,8 @@ class Setup:
     @cached_property
     def public(self) -> Tensor:
         """The numbers of the global test samples that the server half may see."""
-        drawn = generator(self.settings.seed, "public").permutation(len(self.federation.test_y))
+        samples = len(self.federation.dataset.test_y)
+        drawn = generator(self.settings.seed, "public").permutation(samples)
         return torch.from_numpy(drawn[: self.method.public_samples]).sort().values
 
     @property
@@ -99,7 +101,8 @@ class Setup:
     def server(self, round: int) -> Server:
         """What the server half sees in one round."""
         self.models.release()
-        public = self.federation.dataset.normalize(self.federation.test_x[self.public])
+        dataset = self.federation.dataset
+        public = dataset.normalize(dataset.test_x[self.public])
         rng = generator(self.settings.seed, "server", round)
         clients = len(self.federation)
         return Server(round, clients, self.settings, self.models.model, public, rng)
@@ -154,11 +157,20 @@ def only_tensors(values: Values, name: str) -> None:
 
 
 def evaluate(setup: Setup, part: int, down: Values) -> Reply:
-    """Which samples of one part of the global test set does the model classify correctly?"""
-    federation, here = setup.federation, slice(part * PART, (part + 1) * PART)
-    x, y = federation.dataset.normalize(federation.test_x[here]), federation.test_y[here]
-    correct = correct_answers(setup.models.model(down["model"]), x, y)
-    return Reply(part, result={"correct": correct})
+    """How many samples of each class has one part of the global test set, and how many of them does
+    the model classify correctly? Where the server half sees some of them, also without these."""
+    dataset = setup.federation.dataset
+    x, y = setup.federation.test_part(part)
+    correct = correct_answers(setup.models.model(down["model"]), dataset.normalize(x), y)
+    seen = torch.isin(torch.arange(part * PART, part * PART + len(y)), setup.public)
+
+    def count(chosen: Tensor) -> Tensor:
+        return torch.bincount(y[chosen], minlength=len(dataset.classes))
+
+    tally = {"right": count(correct), "total": count(torch.ones_like(correct))}
+    if len(setup.public):
+        tally |= {"right_unseen": count(correct & ~seen), "total_unseen": count(~seen)}
+    return Reply(part, result=tally)
 
 
 def personal(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:

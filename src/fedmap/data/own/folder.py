@@ -1,5 +1,5 @@
-"""Folders of image files, client/class/image; a top folder named test (test/class/image) is the
-shared test set."""
+"""Folders of image files: client/class/image, or class/image where nobody owns them yet. A top
+folder named test (test/class/image) is the test set."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +19,15 @@ from fedmap.data.registry import register_format
 from fedmap.errors import FedmapError
 
 LITTER = ("thumbs.db", "desktop.ini", "__macosx")  # what file managers leave behind
+NOBODY = ""  # who owns the images of class/image
+POOLED_CLIENTS = 10  # among whom such images are divided where nothing else is said
 Tree = dict[str, dict[str, list[Path]]]  # client -> class -> files
 
 
 @register_format(
-    "folder", "one folder for each client, in it one folder for each class with image files"
+    "folder",
+    "one folder for each client, in it one folder for each class with image files; or only the "
+    "folders of the classes, to be divided among clients",
 )
 def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
     """Read a tree of images, scaled to `size` (height, width). If any image is in color, all are;
@@ -49,19 +53,32 @@ def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
         classes=tuple(classes),
         mean=(0.5,) * x.shape[1],
         std=(0.5,) * x.shape[1],
-        owner=torch.from_numpy(np.repeat(np.arange(len(clients)), sizes)),
-        defaults=replace(IMAGES, clients=len(clients)),
-        client_names=tuple(clients),
+        **_owners(clients, sizes),
     )
+
+
+def _owners(clients: list[str], sizes: npt.NDArray[Any]) -> dict[str, Any]:
+    """Who the clients are, where the folders say so."""
+    if clients == [NOBODY]:
+        return {"defaults": replace(IMAGES, clients=POOLED_CLIENTS)}
+    return {
+        "owner": torch.from_numpy(np.repeat(np.arange(len(clients)), sizes)),
+        "defaults": replace(IMAGES, clients=len(clients)),
+        "client_names": tuple(clients),
+    }
 
 
 def _tree(path: Path) -> Tree:
     """All image files by client and class in the natural order of names, the test set last."""
-    clients = sorted(_folders(path, "client"), key=lambda client: client.name == TEST)
-    return {
-        client.name: {label.name: _files(label) for label in _folders(client, "class")}
-        for client in clients
-    }
+    tops = sorted(_folders(path, "client"), key=lambda top: top.name == TEST)
+    owned = [top for top in tops if top.name != TEST]
+    tree: Tree = {}
+    inside = [entry for top in owned for entry in _entries(top)]
+    if inside and not any(entry.is_dir() for entry in inside):
+        tree = {NOBODY: {label.name: _files(label) for label in owned}}
+        tops = [top for top in tops if top.name == TEST]
+    by_client = {top.name: {c.name: _files(c) for c in _folders(top, "class")} for top in tops}
+    return tree | by_client
 
 
 def _entries(path: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from fedmap.report.plots import bare
 from fedmap.report.table import Table
 from fedmap.simulate import Settings
 from fedmap.simulate.engines.local import LocalEngine
-from fedmap.simulate.round import Played, play_round
+from fedmap.simulate.round import Played, global_accuracy, play_round
 from fedmap.simulate.store import FileStore
 from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
@@ -103,8 +103,7 @@ class Demo(Stepwise):
         kept = named("server", played.state)
         for k, client in enumerate(CLIENTS):
             kept |= named(client, store[k])
-        assert played.correct is not None  # both methods have a global model
-        accuracy = played.correct.float().mean().item()
+        accuracy = global_accuracy(played.tally)["global_accuracy"]
         rows = [*self.accuracies(played), moment("aggregate", None, accuracy)]
         if number == self.rounds // 2:  # the round that is looked at
             rows += self.views(played)

@@ -14,7 +14,12 @@ from fedmap.values import Values
 
 class Engine(Protocol):
     """Runs one task for each key. Replies come in the order of the keys and are valid until the
-    next call. The states that clients leave are in the store when a call returns."""
+    next call. The states that clients leave are in the store when a call returns. A reply with a
+    reason stands for a client that could not be reached or failed, where that ends no run."""
+
+    def ready(self) -> Sequence[int]:
+        """The clients that can take part in a round now."""
+        ...
 
     def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]: ...
 

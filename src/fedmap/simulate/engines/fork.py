@@ -34,7 +34,7 @@ class ForkEngine:
     clients leave into the store themselves."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
-        self._samples = setup.federation.counts.sum(1).tolist()
+        self._samples = setup.federation.sizes
         self._down, self._keys = Memory(), Memory()
         self._outboxes = [Memory() for _ in range(setup.settings.workers)]
         self._pipes: list[Connection] = []
@@ -49,6 +49,10 @@ class ForkEngine:
             process.start()
             self._processes.append(process)
             other.close()
+
+    def ready(self) -> range:
+        """Everybody."""
+        return range(len(self._samples))
 
     def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
         """Run one task for each key."""

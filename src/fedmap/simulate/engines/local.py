@@ -17,6 +17,10 @@ class LocalEngine:
         self.setup = setup
         self.store = store
 
+    def ready(self) -> range:
+        """Everybody."""
+        return range(len(self.setup.federation))
+
     def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
         """Run one task for each key."""
         return [self._one(task, round, key, down) for key in keys]

@@ -58,20 +58,26 @@ class ServerOptions:
     ] = None
     min_sites: Annotated[
         int | None,
-        options.option("--min-sites", "Sites that must be there in every round (2).", SERVER),
+        options.option("--min-sites", "Sites from which on a round counts (2).", SERVER),
     ] = None
     round_timeout: Annotated[
-        int | None,
-        options.option("--round-timeout", "Seconds to wait for a round's answers (600).", SERVER),
+        float | None,
+        options.option("--round-timeout", "Seconds that a site may take to answer (600).", SERVER),
     ] = None
     evaluate_every: Annotated[
         int | None,
-        options.option("--evaluate-every", "Rounds from one global test to the next (1).", SERVER),
+        options.option(
+            "--evaluate-every",
+            "Rounds between two tests of the global model at the sites (1).",
+            SERVER,
+        ),
     ] = None
     norm_bound: Annotated[
         float | None,
         options.option(
-            "--norm-bound", "Longest change of a model that is taken from a site (100).", SERVER
+            "--norm-bound",
+            "How many times as far as the others' an upload may move (1000).",
+            SERVER,
         ),
     ] = None
 
@@ -107,8 +113,10 @@ def keys(
     made.make(names, host or [], renew_server)
     table = Table("file", "what it is for", "where it goes", box=None, header_style="bold")
     for path, what, where in made.explained(names):
-        table.add_row(str(path), what, where)
-    Console(soft_wrap=True).print(table)
+        table.add_row(str(path.relative_to(folder)), what, where)
+    console = Console()
+    console.print(f"in {folder}:", soft_wrap=True)
+    console.print(table)
 
 
 @app.command("app")
@@ -127,8 +135,7 @@ def app_(folder: AppFolder, **given: Any) -> None:
     flower_needed()
     from fedmap.flower.app_folder import write_app
 
-    server = {name: given.pop(name) for name in ServerOptions.__annotations__ if name in given}
-    write_app(folder, given, server)
+    write_app(folder, given)
     typer.echo(f"{folder} is written; what to do with it is in {folder / 'README.md'}")
 
 
@@ -176,19 +183,18 @@ def show_demo(result: "Result", places: "list[Site]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    head = ("site", "samples", "classes it misses", "personal accuracy", "private files")
-    table = Table(*head, box=None, header_style="bold")
-    accuracies = result.final["personal_accuracy_per_client"]
-    for site, accuracy in zip(places, accuracies, strict=True):
-        table.add_row(
-            site.name,
-            str(site.samples),
-            ", ".join(site.missing),
-            f"{accuracy:.1%}",
-            str(site.states),
-        )
-    console = Console(soft_wrap=True)
-    console.print(table)
-    console.print(f"\nglobal accuracy: {result.global_accuracy:.1%}, the one model for all")
-    console.print(f"personal accuracy: {result.personal_accuracy:.1%}, mean of the sites' own")
-    console.print(f"run folder: {result.folder}")
+    from fedmap.flower.demo import accuracy_by_site
+    from fedmap.report.table import percent
+
+    table = Table("site", "samples", "personal %", "classes it misses", box=None)
+    accuracies = accuracy_by_site(result)
+    for site in places:
+        accuracy = percent([accuracies[site.name]])
+        table.add_row(site.name, str(site.samples), accuracy, ", ".join(site.missing))
+    print()
+    Console().print(table)
+    print(f"\nglobal accuracy: {percent([result.global_accuracy])} %, one model for all")
+    print(f"personal accuracy: {percent(list(accuracies.values()))} %, each site's own model")
+    print(f"run folder at the server: {result.folder}")
+    for site in places:
+        print(f"private files of {site.name}: {site.states}")

@@ -7,59 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field
 
 from fedmap.data import DATASETS, FORMATS
 from fedmap.errors import FedmapError
-from fedmap.methods import METHODS
+from fedmap.flower.server_app import read
 from fedmap.nets import NETS
-from fedmap.params import checked
-from fedmap.simulate.settings import Settings
 
 SERVER_APP = "fedmap.flower.server_app:app"
 CLIENT_APP = "fedmap.flower.client_app:app"
 PORT = 9093  # of the SuperLink, in the page with the commands
 
 
-class ServerOptions(BaseModel):
-    """What the server of a federation is told besides the settings of the run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    out: str = Field(description="folder of the run at the server")
-    classes: str = Field("", description="all classes, with commas; those of the sites if empty")
-    test_data: str = Field(
-        "", description="the global test set at the server; the sites' own tests if empty"
-    )
-    min_sites: int = Field(2, ge=1, description="sites that must be there in every round")
-    round_timeout: int = Field(600, ge=1, description="seconds to wait for a round's answers")
-    evaluate_every: int = Field(1, ge=1, description="rounds from one global test to the next")
-    norm_bound: float = Field(
-        100.0, gt=0, description="longest change of a model that is taken from a site"
-    )
-
-
-def write_app(folder: Path, settings: dict[str, Any], server: dict[str, Any]) -> None:
-    """Write the folder, with the settings of a run (those of `fedmap run` that were given) and the
-    server's options. What is wrong is said now and not at the sites."""
-    method = str(settings.get("method", "map"))
-    if method not in METHODS:
-        refuse_file(method)
-    given = {"method": method} | settings
-    Settings.of(given)
-    if "net" in given:
-        NETS[given["net"]]
-    places = {
-        "out": str(Path(server.get("out", folder / "run")).expanduser().absolute()),
-        "test_data": located(server.get("test_data", "")),
-    }
-    options = checked(ServerOptions, server | places, "the server")
+def write_app(folder: Path, given: dict[str, Any]) -> None:
+    """Write the folder, with the settings of a run and the server's options that were given. What
+    is wrong is said now and not at the sites."""
     file = folder / "pyproject.toml"
     if file.exists() and SERVER_APP not in file.read_text():
         raise FedmapError(f"{file} is another project's; choose a new folder")
+    method = str(given.get("method", "map"))
+    refuse_file(method)
+    places = {
+        "out": str(Path(given.get("out", folder / "run")).expanduser().absolute()),
+        "test_data": located(given.get("test_data", "")),
+    }
+    given = {"method": method} | given | places
+    options, settings = read(flat(given))
+    if settings.net:
+        NETS[settings.net]
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(project(given, options))
-    (folder / "README.md").write_text(page(folder, options))
+    file.write_text(project(given | options.model_dump()))
+    (folder / "README.md").write_text(page(folder, options.out))
 
 
 def refuse_file(method: str) -> None:
@@ -82,15 +59,14 @@ def located(name: str) -> str:
     return f"{FORMATS[kind].name}:{Path(path).expanduser().absolute()}"
 
 
-def project(given: dict[str, Any], options: ServerOptions) -> str:
-    """The pyproject.toml. Flower joins the names of tables with dots: params.alpha."""
-    own = {name.replace("_", "-"): value for name, value in options.model_dump().items()}
-    config = {name: plain(name, value) for name, value in (given | own).items()}
+def project(config: dict[str, Any]) -> str:
+    """The pyproject.toml. All of the server's options are there, so that `flwr run -c` can change
+    them for one run."""
     app = {
         "publisher": "fedmap",
         "fab-include": ["/README.md"],  # nothing of the run's folder goes to the sites
         "components": {"serverapp": SERVER_APP, "clientapp": CLIENT_APP},
-        "config": config,
+        "config": {name.replace("_", "-"): value for name, value in config.items()},
     }
     about = {
         "name": "fedmap-federation",
@@ -102,20 +78,21 @@ def project(given: dict[str, Any], options: ServerOptions) -> str:
     return tomli_w.dumps({"project": about, "tool": {"flwr": {"app": app}}})
 
 
-def plain(name: str, value: Any) -> Any:
-    """A value that Flower can carry."""
-    if isinstance(value, dict):
-        return {inner: plain(f"{name}.{inner}", one) for inner, one in value.items()}
-    if not isinstance(value, bool | int | float | str):
-        raise FedmapError(
-            f"{name} is {value!r}; Flower carries numbers, texts, true and false only"
-        )
-    return value
+def flat(config: dict[str, Any]) -> dict[str, Any]:
+    """As Flower gives it to the apps: names of tables are joined with dots."""
+    params = {f"params.{name}": value for name, value in config.get("params", {}).items()}
+    config = {name: value for name, value in config.items() if name != "params"} | params
+    for name, value in config.items():
+        if not isinstance(value, bool | int | float | str):
+            raise FedmapError(
+                f"{name} is {value!r}; Flower carries numbers, texts, true and false only"
+            )
+    return config
 
 
-def page(folder: Path, options: ServerOptions) -> str:
+def page(folder: Path, out: str) -> str:
     """README.md: the commands, in their order."""
-    return PAGE.format(folder=shlex.quote(str(folder.absolute())), out=options.out, port=PORT)
+    return PAGE.format(folder=shlex.quote(str(folder.absolute())), out=out, port=PORT)
 
 
 PAGE = """\

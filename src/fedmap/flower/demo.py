@@ -1,6 +1,7 @@
 """A federation to look at: images of fashion-mini lie at a few sites, each of which has some of the
 classes only, and everything that a real federation has runs on this machine."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
@@ -15,7 +16,6 @@ from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
 from fedmap.flower.app_folder import write_app
 from fedmap.flower.lab import Lab
-from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.result import Result
 
 NAMES = (
@@ -54,7 +54,6 @@ def run_demo(
         raise FedmapError(f"{out} is not empty; choose a new folder for the demo")
     if not 2 <= sites <= len(NAMES):
         raise FedmapError(f"sites is {sites}; allowed: 2 to {len(NAMES)}")
-    out = out.absolute()
     say(f"writing the images of {sites} sites")
     dataset = images()
     places = lay_out(incomplete(dataset, sites), out / "sites")
@@ -65,32 +64,40 @@ def run_demo(
         "test_data": f"folder:{out / 'test'}",
         "min_sites": sites,
     }
-    write_app(out / "app", settings, server)
+    write_app(out / "app", settings | server)
     configs = {
-        site.name: {"data": f"folder:{site.data}", "states": str(site.states)} for site in places
+        site.name: {"data": f"folder:{site.data.absolute()}", "states": str(site.states.absolute())}
+        for site in places
     }
     with Lab(out / "lab", configs, say=say) as lab:
         say("training")
-        lab.run_app(out / "app", on_wait=Rounds(out / "run", say))
+        lab.run_app(out / "app", on_wait=Rounds(out / "run", settings["rounds"], say))
         say("ending everything")
     return Result.read(out / "run"), places
+
+
+def accuracy_by_site(result: Result) -> dict[str, float | None]:
+    """The accuracy of each site's personal model after the last round."""
+    sites = json.loads((result.folder / "sites.json").read_text())["sites"]
+    accuracies = result.final["personal_accuracy_per_client"]
+    return {site["name"]: value for site, value in zip(sites, accuracies, strict=True)}
 
 
 class Rounds:
     """Tells of each new round in a run's folder when it is called."""
 
-    def __init__(self, folder: Path, say: Say) -> None:
+    def __init__(self, folder: Path, rounds: object, say: Say) -> None:
         self.folder = folder
+        self.rounds = rounds  # in all
         self.say = say
         self.told = 0
 
     def __call__(self) -> None:
-        if not (self.folder / "rounds.jsonl").exists():
-            return
-        records = RunFolder(self.folder).records()
-        for record in records[self.told :]:
-            self.say(f"round {record['round']} is done")
-        self.told = len(records)
+        file = self.folder / "rounds.jsonl"
+        whole = file.read_bytes().count(b"\n") if file.exists() else 0
+        for number in range(self.told + 1, whole + 1):
+            self.say(f"round {number} of {self.rounds} is done")
+        self.told = max(self.told, whole)
 
 
 def images() -> Dataset:

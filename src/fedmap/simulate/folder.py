@@ -22,16 +22,28 @@ from fedmap.values import Values
 Record = dict[str, Any]  # what is known of one round
 
 
-def write_atomically(path: Path, content: bytes, lasting: bool = True) -> None:
+def write_atomically(path: Path, content: bytes, lasting: bool = True, mode: int = 0o666) -> None:
     """Either the old file or the whole new one is there, also after a crash (of the machine too,
     where it is lasting)."""
     part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
         if lasting:
             file.flush()
             os.fsync(file.fileno())
     os.replace(part, path)
+    if lasting:
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Bring a folder's list of names to the disk."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 class RunFolder:

@@ -4,6 +4,7 @@ import json
 import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from torch import nn
 
 from fedmap import values
 from fedmap.errors import FedmapError
+from fedmap.federation import ClientData
 from fedmap.methods import AnyMethod, Predictor, find_method
 from fedmap.nets import Net, build
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.settings import Settings, read_toml
+from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
 
@@ -105,6 +108,24 @@ def named_values(model: Model, entries: Values) -> Values:
     plus before theirs."""
     others = {f"+{name}": value for name, value in entries.items() if name != "model"}
     return model.named(entries["model"]) | others
+
+
+def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
+    """What is needed to use a model without its run, for the header of its file. A personal model
+    has the classes that its client has seen."""
+    dataset = setup.federation.dataset
+    about: dict[str, Any] = {
+        "method": setup.settings.method,
+        "params": setup.settings.params,
+        "net": setup.settings.net,
+        "shape": list(dataset.shape),
+        "pixels": dataset.train_x.dtype == torch.uint8,
+        "classes": list(dataset.classes),
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+        "observed": None if own is None else own.observed.nonzero().flatten().tolist(),
+    }
+    return {"fedmap": version("fedmap"), "model": json.dumps(about)}
 
 
 def summary(rounds: list[Record]) -> Record:

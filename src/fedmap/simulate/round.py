@@ -41,7 +41,7 @@ def play_round(
     answers = checked(setup, round, down, engine.map("train", round, selected, down))
     replies = [reply for reply in answers if not reply.reason]
     left_out = {reply.key: reply.reason for reply in answers if reply.reason}
-    if len(replies) < setup.settings.min_clients:
+    if len(replies) < min(setup.settings.min_clients, len(selected)):
         raise too_few(setup, round, len(replies), left_out)
     with seeded_torch(setup.settings.seed, "server layers", round):  # for layers such as dropout
         state = setup.method.aggregate(setup.server(round), state, uploads(setup, replies))

@@ -19,7 +19,7 @@ from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
-from fedmap.simulate.result import Result, named_values, per_class, summary
+from fedmap.simulate.result import Result, model_notes, named_values, per_class, summary
 from fedmap.simulate.round import evaluated, play_round, record_of
 from fedmap.simulate.settings import NO_NUMBERS, Settings, read_toml, to_toml
 from fedmap.simulate.store import FileStore, StateStore
@@ -153,11 +153,14 @@ class Run:
             for reply in engine.map("personal", after, some, down):
                 accuracies.append(reply.numbers.get("accuracy"))
                 if reply.result:  # else it stays where it is
-                    content = values.save(named_values(setup.initial, reply.result))
+                    entries = named_values(setup.initial, reply.result)
+                    notes = model_notes(setup, self.federation.client(reply.key))
+                    content = values.save(entries, notes)
                     folder.write(f"personal/{reply.key:05d}.safetensors", content)
         model = setup.method.global_model(state)
         if model is not None:
-            content = values.save(named_values(setup.initial, {"model": model}))
+            entries = named_values(setup.initial, {"model": model})
+            content = values.save(entries, model_notes(setup))
             folder.write("global.safetensors", content)
         known = [accuracy for accuracy in accuracies if accuracy is not None]
         final = summary(records) | {

@@ -53,7 +53,11 @@ class Settings(Training):
     norm_bound: float = Field(
         1000.0, gt=1, description="how many times as far as the others' an upload may move"
     )
-    min_clients: int = Field(1, ge=1, description="uploads from which on a round counts")
+    min_clients: int = Field(
+        1,
+        ge=1,
+        description="uploads that a round needs to count, or as many as were asked for",
+    )
     seed: int = Field(0, ge=0, description="seed of initial weights, selection and batches")
     partition_seed: int | None = Field(
         None, ge=0, description="seed of the partition; the same as `seed` if not given"

@@ -136,7 +136,7 @@ def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tenso
             "all must have the same number, or be gray and color"
         )
     if len({x.shape[2:] for x in samples.values()}) > 1:
-        samples = {client: _resize(x, size) for client, x in samples.items()}
+        samples = {client: resize(x, size) for client, x in samples.items()}
     return samples
 
 
@@ -146,7 +146,7 @@ def _kind(x: Tensor) -> str:
     return f"{str(x.dtype).removeprefix('torch.')} images"
 
 
-def _resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
     scaled = interpolate(x.float(), size, mode="bilinear", align_corners=False, antialias=True)
     return scaled.round_().clamp_(0, 255).to(torch.uint8) if x.dtype == torch.uint8 else scaled
 

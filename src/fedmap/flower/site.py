@@ -1,0 +1,113 @@
+"""What a site does with a message: it says what it offers, or does a task on its own data and keeps
+its state to itself."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from flwr.app import RecordDict
+
+from fedmap import kernels, values
+from fedmap.data import load
+from fedmap.data.dataset import Dataset
+from fedmap.errors import FedmapError
+from fedmap.federation import ClientData
+from fedmap.flower.records import arrays, message
+from fedmap.flower.sites import Sites
+from fedmap.flower.states import Moment, States
+from fedmap.flower.terms import Answer, Hello, Offer, Order, fit, offer
+from fedmap.methods import METHODS
+from fedmap.params import checked
+from fedmap.simulate.result import model_notes, named_values
+from fedmap.simulate.settings import Settings
+from fedmap.simulate.tasks import Reply, Setup, do
+from fedmap.values import Values
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Site:
+    """One site: its name, its data and the folder of its private files, as `--node-config` says."""
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        for key in ("site", "data", "states"):
+            if not isinstance(config.get(key), str) or not config[key]:
+                raise FedmapError(
+                    f"this node has no {key!r} in its --node-config; it should be like "
+                    '\'site="oslo" data="folder:/data/xray" states="/var/lib/fedmap"\''
+                )
+        self.name = str(config["site"])
+        if not NAME.fullmatch(self.name):
+            raise FedmapError(
+                f"the site's name {self.name!r} is not allowed: letters, digits, . _ and - are"
+            )
+        self.data = str(config["data"])
+        self.data_dir = Path(str(config["data-dir"])) if "data-dir" in config else None
+        self.states = Path(str(config["states"])).expanduser()
+
+    def dataset(self) -> Dataset:
+        """All of the site's own samples."""
+        return load(self.data, self.data_dir)
+
+    def hello(self, hello: Hello) -> Offer:
+        """What this site offers."""
+        return offer(self.name, self.dataset(), hello, kernels.available())
+
+    def answer(self, order: Order, down: Values) -> RecordDict:
+        """Do a task. What the site keeps is on its disk before the answer leaves."""
+        setup = self._setup(order)
+        initial = setup.method.client_state(setup.initial)
+        states = States(self.states, order.run, self.name, initial)
+        now = Moment(order.start, order.round)
+        with states.locked(), setup.in_force():
+            state, note = states.before(now, order.counted)
+            if note:
+                say(note)
+            reply = do(setup, order.task, order.round, order.number, down, state)
+            if order.task == "train":
+                states.keep(now, order.counted, reply.state)
+            if order.task == "personal":
+                self._write_personal(states, setup, reply)
+        sent = reply.result if order.task == "evaluate" else reply.up
+        return message(Answer(numbers=reply.numbers, note=note), arrays(sent))
+
+    def _setup(self, order: Order) -> Setup:
+        """The run as this site knows it. Only methods of installed packages: a server cannot make a
+        site load a file."""
+        settings = checked(Settings, order.settings, "the order")
+        if settings.method not in METHODS:
+            raise FedmapError(
+                f"the server asks for method {settings.method!r}, which is not installed here"
+            )
+        dataset = fit(self.dataset(), order.terms, self.name)
+        own = ClientData.of(dataset, order.number, settings.partition_seed or 0)
+        names = [f"site {number}" for number in range(order.sites)]
+        return Setup(settings, Sites(order.terms, names, {order.number: own}))
+
+    def _write_personal(self, states: States, setup: Setup, reply: Reply) -> None:
+        """The personal model with all that is needed to use it, and its accuracy."""
+        own = setup.federation.client(reply.key)
+        entries = named_values(setup.initial, reply.result)
+        states.write("personal.safetensors", values.save(entries, model_notes(setup, own)))
+        held = dict(zip(setup.federation.dataset.classes, own.counts.tolist(), strict=True))
+        report = {
+            "site": self.name,
+            "accuracy": reply.numbers["accuracy"],
+            "test_samples": len(own.test[1]),
+            "training_samples": held,
+        }
+        states.write("accuracy.json", (json.dumps(report, indent=1) + "\n").encode())
+        say(f"the personal model is {states.path / 'personal.safetensors'}")
+
+
+def say(line: str) -> None:
+    """A line in the SuperNode's log."""
+    print(f"fedmap: {line}", file=sys.stderr, flush=True)
+
+
+def private_umask() -> None:
+    """Whatever this process writes is its owner's alone."""
+    os.umask(0o077)

@@ -1,0 +1,200 @@
+"""What server and sites say to each other. In a hello each site offers what must be common, the
+server makes the terms of it, and every order carries them, so that each message explains itself."""
+
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from fedmap.data.dataset import Dataset
+from fedmap.data.own.arrays import IMAGES, VECTORS, natural, resize
+from fedmap.errors import FedmapError
+from fedmap.simulate.tasks import TaskName
+
+SIZE = (32, 32)  # of images, where the sites' own sizes differ
+TYPES = {"uint8": torch.uint8, "float32": torch.float32}
+Kind = Literal["uint8", "float32"]
+
+
+class Record(BaseModel):
+    """Base of what is said: checked once, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Hello(Record):
+    """The server asks who a site is. With `classes` a site names none of its own."""
+
+    classes: tuple[str, ...] = ()
+    version: str = version("fedmap")
+
+
+class Offer(Record):
+    """A site's answer: all that it reveals before it trains."""
+
+    site: str
+    classes: tuple[str, ...]  # none where the server gave the list
+    shape: tuple[int, ...]
+    kind: Kind
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    native: bool  # has it native kernels?
+    reason: str = ""  # why it does not take part; then the rest is empty
+
+
+class Terms(Record):
+    """What is common to all sites of a run."""
+
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    kind: Kind
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+class Order(Record):
+    """One task for one site."""
+
+    run: str  # a random name, so that nothing of another run is taken for this one's
+    start: int  # how many times the server has been started
+    task: TaskName
+    round: int
+    number: int  # of the site
+    sites: int  # K
+    counted: int  # the last round of this site that counts, 0 for none
+    terms: Terms
+    settings: dict[str, Any]
+
+
+class Answer(Record):
+    """What a site says of a task that it has done, or why it has not."""
+
+    numbers: dict[str, float] = {}
+    note: str = ""  # something that went wrong and did not stop it
+    reason: str = ""
+
+
+def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
+    """What a site with this data offers."""
+    if hello.version != version("fedmap"):
+        raise FedmapError(
+            f"site {site} has fedmap {version('fedmap')}, the server {hello.version}; "
+            "all need the same"
+        )
+    if hello.classes:
+        numbers_of(dataset, hello.classes, site)
+    return Offer(
+        site=site,
+        classes=() if hello.classes else dataset.classes,
+        shape=dataset.shape,
+        kind="uint8" if dataset.train_x.dtype == torch.uint8 else "float32",
+        mean=dataset.mean,
+        std=dataset.std,
+        native=native,
+    )
+
+
+def agree(offers: list[Offer], classes: tuple[str, ...]) -> Terms:
+    """The terms that all offers fit in: the union of the classes unless they are given, color if
+    any site has color, and one size."""
+    first = offers[0]
+    for other in offers[1:]:
+        if (other.kind, len(other.shape)) != (first.kind, len(first.shape)) or (
+            len(first.shape) == 1 and other.shape != first.shape
+        ):
+            raise FedmapError(
+                f"site {other.site} has samples {other.kind} {other.shape} but site {first.site} "
+                f"{first.kind} {first.shape}; all sites need the same"
+            )
+    lists = {one.classes for one in offers}
+    union = sorted({name for names in lists for name in names}, key=natural)
+    return Terms(
+        classes=classes or (first.classes if len(lists) == 1 else tuple(union)),
+        kind=first.kind,
+        **_common_pixels(offers),
+    )
+
+
+def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
+    """One shape, and one mean and standard deviation of each channel."""
+    first = offers[0]
+    if len(first.shape) == 1:
+        return {"shape": first.shape, "mean": first.mean, "std": first.std}
+    channels = {one.shape[0] for one in offers}
+    if len(channels) > 1 and channels != {1, 3}:
+        raise FedmapError(f"sites have images of {sorted(channels)} channels; all need the same")
+    depth = max(channels)
+    scaling = {(_for(depth, one.mean), _for(depth, one.std)) for one in offers}
+    if len(scaling) > 1:
+        raise FedmapError(f"sites scale pixels differently: {sorted(scaling)}; all need the same")
+    sizes = {one.shape[1:] for one in offers}
+    ((mean, std),) = scaling
+    return {"shape": (depth, *(first.shape[1:] if len(sizes) == 1 else SIZE)), "mean": mean,
+            "std": std}  # fmt: skip
+
+
+def _for(channels: int, values: tuple[float, ...]) -> tuple[float, ...]:
+    """A gray image's value for each channel of a color one."""
+    return values * channels if len(values) == 1 else values
+
+
+def fit(dataset: Dataset, terms: Terms, who: str) -> Dataset:
+    """The samples in the form of the terms, with the labels of the terms."""
+    numbers = numbers_of(dataset, terms.classes, who)
+    return replace(
+        dataset,
+        train_x=_pixels(dataset.train_x, terms, who),
+        train_y=numbers[dataset.train_y],
+        test_x=_pixels(dataset.test_x, terms, who),
+        test_y=numbers[dataset.test_y],
+        classes=terms.classes,
+        mean=terms.mean,
+        std=terms.std,
+    )
+
+
+def numbers_of(dataset: Dataset, classes: tuple[str, ...], who: str) -> Tensor:
+    """For each class of the dataset its number in the federation. One that has samples must have
+    one."""
+    for label in sorted({*dataset.train_y.tolist(), *dataset.test_y.tolist()}):
+        if dataset.classes[label] not in classes:
+            raise FedmapError(
+                f"site {who} has samples of class {dataset.classes[label]!r}, which is none of the "
+                f"federation's classes: {', '.join(classes)}"
+            )
+    places = {name: number for number, name in enumerate(classes)}
+    return torch.tensor([places.get(name, -1) for name in dataset.classes])
+
+
+def _pixels(x: Tensor, terms: Terms, who: str) -> Tensor:
+    shape, kind = tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")
+    if kind != terms.kind or len(shape) != len(terms.shape):
+        raise FedmapError(
+            f"site {who} has samples {kind} {shape}, the federation {terms.kind} {terms.shape}"
+        )
+    if shape == terms.shape:
+        return x
+    if len(shape) == 1 or (shape[0] != terms.shape[0] and shape[0] != 1):
+        raise FedmapError(f"site {who} has samples of {shape}, the federation of {terms.shape}")
+    x = x.expand(-1, terms.shape[0], -1, -1)
+    return x if shape[1:] == terms.shape[1:] else resize(x, (terms.shape[1], terms.shape[2]))
+
+
+def common_dataset(terms: Terms, test: Dataset | None = None) -> Dataset:
+    """A dataset without training samples: what is common, and the server's own test samples."""
+    x = torch.empty((0, *terms.shape), dtype=TYPES[terms.kind])
+    y = torch.empty(0, dtype=torch.int64)
+    return Dataset(
+        name="sites",
+        train_x=x,
+        train_y=y,
+        test_x=x if test is None else test.test_x,
+        test_y=y if test is None else test.test_y,
+        classes=terms.classes,
+        mean=terms.mean,
+        std=terms.std,
+        defaults=IMAGES if len(terms.shape) == 3 else VECTORS,
+    )

@@ -1,0 +1,73 @@
+"""Every method through the real ClientApp, compared with the simulator to the bit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.flower.conftest import DirectGrid
+
+from fedmap import values
+from fedmap.data import load
+from fedmap.errors import FedmapError
+from fedmap.federation import ClientData
+from fedmap.flower.server_app import serve
+from fedmap.flower.sites import Sites
+from fedmap.flower.terms import Hello, Terms, agree, fit, offer
+from fedmap.methods import METHODS
+from fedmap.simulate.result import Result
+from fedmap.simulate.run import Run
+from fedmap.simulate.settings import Settings
+
+CONFIG: dict[str, Any] = {
+    "net": "tiny", "rounds": 3, "epochs": 1.0, "batch": 8, "lr": 0.1, "min-sites": 3,
+    "round-timeout": 30.0, "fraction": 0.7,
+}  # fmt: skip
+
+
+def simulated(nodes: dict[int, dict[str, Any]], out: Path, **more: Any) -> Result:
+    """The same sites in one process, with the ordinary engine."""
+    configs = sorted(nodes.values(), key=lambda config: str(config["site"]))
+    names = [str(config["site"]) for config in configs]
+    data = [load(str(config["data"])) for config in configs]
+    offers = [offer(n, d, Hello(), native=True) for n, d in zip(names, data, strict=True)]
+    terms: Terms = agree(offers, ())
+    own = {k: ClientData.of(fit(d, terms, names[k]), k) for k, d in enumerate(data)}
+    given = {k: v for k, v in CONFIG.items() if "-" not in k} | {"data": "sites"} | more
+    return Run(Settings.of(given), Sites(terms, names, own), out).go()
+
+
+def records(result: Result) -> list[dict[str, Any]]:
+    return [{**record, "seconds": 0} for record in result.rounds]
+
+
+def needs_public(method: str) -> bool:
+    return METHODS[method].public_samples > 0
+
+
+@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if not needs_public(m)])
+def test_a_method_has_the_simulators_bits(method: str, grid: DirectGrid, tmp_path: Path) -> None:
+    result = serve(grid, CONFIG | {"method": method, "out": str(tmp_path / "run")})
+    expected = simulated(grid.configs, tmp_path / "simulated", method=method)
+    assert records(result) == records(expected)
+    assert result.final == expected.final
+    file = "global.safetensors"
+    assert (result.folder / file).exists() == (expected.folder / file).exists()
+    if (result.folder / file).exists():
+        ours, other = (values.load(r.folder / file) for r in (result, expected))
+        assert all(torch.equal(ours[name], other[name]) for name in other)
+    for number, name in enumerate(sorted(c["site"] for c in grid.configs.values())):
+        (kept,) = (tmp_path / name / "states").glob("*/personal.safetensors")
+        ours = values.load(kept)
+        other = values.load(expected.folder / f"personal/{number:05d}.safetensors")
+        assert ours.keys() == other.keys()
+        assert all(torch.equal(ours[entry], other[entry]) for entry in other)
+    assert not list((result.folder / "personal").glob("*"))
+
+
+@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if needs_public(m)])
+def test_a_method_that_needs_public_data_is_refused_where_the_server_has_none(
+    method: str, grid: DirectGrid, tmp_path: Path
+) -> None:
+    with pytest.raises(FedmapError, match=f"method {method} needs .* public samples"):
+        serve(grid, CONFIG | {"method": method, "out": str(tmp_path / "run")})

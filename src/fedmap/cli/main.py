@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, options
+from fedmap.cli import data, flower, options
 from fedmap.cli.options import Json, Out, Quiet, Workers, takes
 from fedmap.cli.parsing import cores, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
@@ -26,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data.app, name="data", rich_help_panel="Data")
+app.add_typer(flower.app, name="flower", rich_help_panel="Beyond one machine")
 
 SettingsFile = Annotated[
     Path | None,

@@ -1,17 +1,25 @@
-"""What a Flower federation costs: the server's memory while many sites answer with a large model.
+"""What a Flower federation costs: seconds of a round beside Flower's own settings, and the server's
+memory while many sites answer with a large model.
 
+    python benchmarks/flower.py rounds [--rounds 3] [--nets lenet vgg16-bn]
     python benchmarks/flower.py memory [--answers 200] [--net vgg16-bn]
 
-`memory` plays one round of the server with made-up answers, and shows the most memory that its
-process took, beside what all answers would take together."""
+`rounds` starts a federation of three sites on this machine twice, with Flower's own settings and
+with fedmap's, and trains FedAvg: as one would write it with Flower alone, and with fedmap. The
+sites share this machine's cores, so the seconds are upper bounds. `memory` plays one round of the
+server with made-up answers, and shows the most memory that its process took, beside what all
+answers would take together."""
 
 import argparse
+import re
 import resource
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,11 +29,16 @@ from flwr.supercore.run import Run as FlowerRun
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedmap.flower import records
+from fedmap.flower.app_folder import write_app
+from fedmap.flower.demo import images, incomplete, lay_out
+from fedmap.flower.lab import POLL, Lab
 from fedmap.flower.server_app import serve
 from fedmap.flower.terms import Answer, Hello, Offer, Order
+from fedmap.simulate.result import Result
 
 CLASSES = tuple(f"class {number}" for number in range(10))
 MEGABYTE = 1 << 20
+SITES = 3
 
 
 class MadeUpSites(Grid):
@@ -107,6 +120,53 @@ def memory(answers: int, net: str) -> None:
     )
 
 
+def rounds(count: int, nets: list[str]) -> None:
+    """Seconds of a round, the first one left out, for each way and each net."""
+    print("| net | way | seconds of a round | of each |")
+    print("| --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        places = lay_out(incomplete(images().smaller(600), SITES), Path(folder) / "sites")
+        configs = {
+            site.name: {"data": f"folder:{site.data}", "states": str(site.states)}
+            for site in places
+        }
+        for tuned in (False, True):
+            way = "fedmap's settings" if tuned else "Flower's settings"
+            polls = POLL if tuned else {}
+            with Lab(Path(folder) / way, configs, insecure=True, polls=polls) as lab:
+                for net in nets:
+                    show(net, f"Flower's FedAvg, {way}", stock_round(lab, net, count))
+                    show(net, f"fedmap, {way}", own_round(lab, net, count))
+
+
+def stock_round(lab: Lab, net: str, count: int) -> list[float]:
+    """Flower's own FedAvg: seconds of each round."""
+    app = lab.folder / f"stock-{net}"
+    shutil.copytree(Path(__file__).parent / "flower_stock", app)
+    file = app / "pyproject.toml"
+    text = file.read_text().replace("rounds = 3", f"rounds = {count}").replace("lenet", net)
+    file.write_text(text)
+    run = lab.run_app(app)
+    log = (lab.folder / "logs" / f"run-{run}.log").read_text()
+    found = re.findall(r"SECONDS (\d+) ([\d.]+)", log)
+    return [float(seconds) for round, seconds in found if round != "0"]
+
+
+def own_round(lab: Lab, net: str, count: int) -> list[float]:
+    """fedmap's FedAvg: seconds of each round. The server tests the global model itself."""
+    app = lab.folder / f"own-{net}"
+    given = {"method": "fedavg", "net": net, "rounds": count, "epochs": 1.0, "batch": 32}
+    write_app(app, given | {"min_sites": SITES, "test_data": "fashion-mini", "pin_nodes": False})
+    lab.run_app(app)
+    return [record["seconds"] for record in Result.read(app / "run").rounds]
+
+
+def show(net: str, way: str, seconds: list[float]) -> None:
+    """A line of the table."""
+    each = " ".join(f"{one:.1f}" for one in seconds)
+    print(f"| {net} | {way} | {median(seconds[1:] or seconds):.1f} | {each} |", flush=True)
+
+
 def peak() -> float:
     """The most megabytes that this process has had in memory."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -115,11 +175,18 @@ def peak() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=["memory"])
-    parser.add_argument("--answers", type=int, default=200)
-    parser.add_argument("--net", default="vgg16-bn")
+    parts = parser.add_subparsers(dest="part", required=True)
+    timed = parts.add_parser("rounds")
+    timed.add_argument("--rounds", type=int, default=3)
+    timed.add_argument("--nets", nargs="+", default=["lenet", "vgg16-bn"])
+    large = parts.add_parser("memory")
+    large.add_argument("--answers", type=int, default=200)
+    large.add_argument("--net", default="vgg16-bn")
     given = parser.parse_args()
-    memory(given.answers, given.net)
+    if given.part == "rounds":
+        rounds(given.rounds, given.nets)
+    else:
+        memory(given.answers, given.net)
 
 
 if __name__ == "__main__":

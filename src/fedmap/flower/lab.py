@@ -32,7 +32,7 @@ START = 60.0  # seconds in which a process must be up
 # A site that was killed is taken back when its heartbeats are missed: after about a minute.
 START_AGAIN = 120.0
 # The only waiting time that Flower lets one choose; it asks for new work every second otherwise.
-POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 
 Value = str | int | float | bool
 Say = Callable[[str], None]

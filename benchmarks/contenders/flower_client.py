@@ -5,8 +5,8 @@ import os
 from functools import cache
 
 import torch
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict  # type: ignore[import-not-found]
-from flwr.clientapp import ClientApp  # type: ignore[import-not-found]
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from torch import nn
 from workload import SCORED, STEPS, Batches, Data, Workload, accuracy, add, train
 
@@ -21,12 +21,12 @@ def kept() -> tuple[Workload, Data, nn.Module]:
     return workload, Data(workload), workload.build()
 
 
-@app.train()  # type: ignore[untyped-decorator]
+@app.train()
 def train_client(message: Message, context: Context) -> Message:
     workload, data, net = kept()
     client = int(context.node_config["partition-id"])
     add(-STEPS.value, -SCORED.value)
-    net.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     train(
         net, workload.optimizer(net), Batches(*data.train(client), workload.batch), workload.epochs
     )

@@ -3,16 +3,17 @@ model with two."""
 
 import os
 import sys
+from typing import Any
 
 # actors inherit these
 os.environ |= {"WORKLOAD": sys.argv[1], "FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 import flower_client
 import torch
-from flwr.app import ArrayRecord, Context, MetricRecord, RecordDict  # type: ignore[import-not-found]
-from flwr.serverapp import Grid, ServerApp  # type: ignore[import-not-found]
-from flwr.serverapp.strategy import FedAvg  # type: ignore[import-not-found]
-from flwr.simulation import run_simulation  # type: ignore[import-not-found]
+from flwr.app import ArrayRecord, Context, MetricRecord, RecordDict
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
 from workload import Data, Turns, accuracy, add, given
 
 TURNS, WORKLOAD = Turns(), given()
@@ -21,12 +22,12 @@ server = ServerApp()
 
 def tally(replies: list[RecordDict], weighted_by: str) -> MetricRecord:
     """The clients' mean accuracy; their counted work goes to the round's."""
-    metrics = [reply["metrics"] for reply in replies]
+    metrics: list[Any] = [reply.metric_records["metrics"] for reply in replies]
     add(sum(m["steps"] for m in metrics), sum(m["scored"] for m in metrics))
     return MetricRecord({"accuracy": sum(m["accuracy"] for m in metrics) / len(metrics)})
 
 
-@server.main()  # type: ignore[untyped-decorator]
+@server.main()
 def serve(grid: Grid, context: Context) -> None:
     torch.set_num_threads(2)
     net, test = WORKLOAD.build(), Data(WORKLOAD).global_test
@@ -54,5 +55,6 @@ def serve(grid: Grid, context: Context) -> None:
 
 
 if __name__ == "__main__":
-    resources = {"init_args": {"num_cpus": 2}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    two, one = {"num_cpus": 2}, {"num_cpus": 1, "num_gpus": 0.0}
+    resources: Any = {"init_args": two, "client_resources": one}
     run_simulation(server, flower_client.app, WORKLOAD.clients, backend_config=resources)

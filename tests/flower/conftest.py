@@ -1,7 +1,7 @@
 """Sites on disk, and a grid that hands each message to the real ClientApp, through Flower's own
 bytes but without a network."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +81,9 @@ class DirectGrid(Grid):
 
 
 @pytest.fixture(autouse=True)
-def _a_task_of_flower() -> Iterator[None]:
+def _a_task_of_flower() -> None:
     """Messages can only be made inside a task."""
     TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
-    yield
-    TaskIdentity._task_id = TaskIdentity._run_id = TaskIdentity._node_id = None
 
 
 HOLDS = {"oslo": (0, 1, 2), "bergen": (1, 2, 3), "tromso": (0, 3)}

@@ -1,6 +1,7 @@
 """The files of a run."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,9 @@ def test_a_file_takes_its_place_when_it_is_whole_and_if_it_is_lasting_on_the_dis
     fsync, replace = os.fsync, os.replace
 
     def noted_fsync(file: int) -> None:
-        done.append(f"{os.fstat(file).st_size} bytes are on the disk")
+        kind = os.fstat(file)
+        what = "names" if stat.S_ISDIR(kind.st_mode) else f"{kind.st_size} bytes"
+        done.append(f"{what} are on the disk")
         fsync(file)
 
     def noted_replace(source: Path, target: Path) -> None:
@@ -48,6 +51,6 @@ def test_a_file_takes_its_place_when_it_is_whole_and_if_it_is_lasting_on_the_dis
     monkeypatch.setattr(os, "replace", noted_replace)
     write_atomically(tmp_path / "commit.json", b"new" * 100, lasting)
     steps = ["300 bytes are on the disk", "300 bytes take their place"]
-    assert done == (steps if lasting else steps[1:])
+    assert done == ([*steps, "names are on the disk"] if lasting else steps[1:])
     assert [path.name for path in tmp_path.iterdir()] == ["commit.json"]
     assert (tmp_path / "commit.json").read_bytes() == b"new" * 100

@@ -131,6 +131,7 @@ class FlowerEngine:
             number=key,
             sites=len(members.names),
             counted=self.counted.of(key),
+            server_has_test=self.setup.federation.server_has_test,
             terms=members.terms,
             settings=self._settings,
         )

@@ -7,7 +7,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 PAUSE = 0.1  # seconds between two looks for answers
-AT_ONCE = 256 << 20  # bytes of answers that may be in memory at a time
+AT_ONCE = 64 << 20  # bytes of answers that may be in memory at a time
 
 
 class Link:

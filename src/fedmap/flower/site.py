@@ -85,7 +85,9 @@ class Site:
         dataset = fit(self.dataset(), order.terms, self.name)
         own = ClientData.of(dataset, order.number, settings.partition_seed or 0)
         names = [f"site {number}" for number in range(order.sites)]
-        return Setup(settings, Sites(order.terms, names, {order.number: own}))
+        own_data = {order.number: own}
+        sites = Sites(order.terms, names, own_data, server_has_test=order.server_has_test)
+        return Setup(settings, sites)
 
     def _write_personal(self, states: States, setup: Setup, reply: Reply) -> None:
         """The personal model with all that is needed to use it, and its accuracy."""

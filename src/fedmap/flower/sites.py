@@ -27,11 +27,12 @@ class Sites:
         names: list[str],
         own: Mapping[int, ClientData] | None = None,
         test: Dataset | None = None,
+        server_has_test: bool = False,
     ) -> None:
         self.terms = terms
         self.client_names = names  # it grows when a site joins
         self.dataset = common_dataset(terms, test)
-        self.server_has_test = test is not None
+        self.server_has_test = server_has_test or test is not None
         self._own = own or {}
 
     @property

@@ -65,6 +65,7 @@ class Order(Record):
     number: int  # of the site
     sites: int  # K
     counted: int  # the last round of this site that counts, 0 for none
+    server_has_test: bool
     terms: Terms
     settings: dict[str, Any]
 

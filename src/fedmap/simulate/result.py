@@ -111,10 +111,11 @@ def named_values(model: Model, entries: Values) -> Values:
 
 
 def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
-    """What is needed to use a model without its run, for the header of its file. A personal model
-    has the classes that its client has seen."""
+    """What is needed to use a model without its run, for the header of its file: one note, because
+    several would stand in any order. A personal model has the classes that its client has seen."""
     dataset = setup.federation.dataset
     about: dict[str, Any] = {
+        "version": version("fedmap"),
         "method": setup.settings.method,
         "params": setup.settings.params,
         "net": setup.settings.net,
@@ -125,7 +126,7 @@ def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
         "std": list(dataset.std),
         "observed": None if own is None else own.observed.nonzero().flatten().tolist(),
     }
-    return {"fedmap": version("fedmap"), "model": json.dumps(about)}
+    return {"fedmap": json.dumps(about)}
 
 
 def summary(rounds: list[Record]) -> Record:

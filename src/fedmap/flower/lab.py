@@ -23,10 +23,10 @@ from typing import Any, NoReturn
 import tomli_w
 
 from fedmap.errors import FedmapError
-from fedmap.flower.keys import Keys
+from fedmap.flower.keys import Keys, check_site_name
 
 MARK = "FEDMAP_LAB"  # in the environment of every process of a lab: the lab's id / the part's name
-LINK = "superlink"  # the SuperLink's own name, beside the sites'
+LINK, TOOL = "superlink", "flwr"  # names beside the sites', of the server and of its commands
 GRACE = 4.0  # seconds between asking a process to end and ending it
 START = 60.0  # seconds in which a process must be up
 # A site that was killed is taken back when its heartbeats are missed: after about a minute.
@@ -54,6 +54,10 @@ class Lab:
         insecure: bool = False,
         say: Say = lambda line: None,
     ) -> None:
+        for name in sites:
+            check_site_name(name)
+            if name in (LINK, TOOL):
+                raise FedmapError(f"a site of a lab cannot be called {name}")
         self.folder = folder.absolute()
         self.sites = {name: dict(config) for name, config in sites.items()}
         self.keys = keys or Keys(self.folder / "keys")
@@ -130,7 +134,7 @@ class Lab:
         if self.insecure:
             trust = {"insecure": True}
         connection = {"superlink": {"lab": {"address": self.address} | trust}}
-        home = self.folder / "homes" / "flwr"
+        home = self.folder / "homes" / TOOL
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(tomli_w.dumps(connection))
 
@@ -223,7 +227,7 @@ class Lab:
 
     def _follow(self, name: str, run: str) -> None:
         """Keep the run's log. This process ends with the run, which is cheaper than asking."""
-        self._launch(name, "flwr", "log", run, "lab", "--stream")
+        self._launch(name, TOOL, "log", run, "lab", "--stream")
 
     def _status(self, run: str) -> str:
         (found,) = self.flwr("ls", "lab", "--run-id", run)["runs"]
@@ -240,8 +244,8 @@ class Lab:
         """The answer of a `flwr` command; the name of the connection is `lab`."""
         try:
             done = subprocess.run(
-                [bin_folder() / "flwr", *command, "--format", "json"],
-                env=self._environment("flwr", "flwr"),
+                [bin_folder() / TOOL, *command, "--format", "json"],
+                env=self._environment(TOOL, TOOL),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 start_new_session=True,
@@ -261,7 +265,7 @@ class Lab:
         with open(self._log(name), "ab") as output:
             self._processes[name] = subprocess.Popen(
                 [bin_folder() / program, *map(str, arguments)],
-                env=self._environment(name, "flwr" if program == "flwr" else name),
+                env=self._environment(name, TOOL if program == TOOL else name),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -134,6 +134,13 @@ def test_nothing_is_left_after_an_error_inside(tmp_path):
     assert not any(listens(port) for port in lab._ports.values())
 
 
+def test_a_lab_can_be_opened_again_in_its_folder(tmp_path):
+    for _ in range(2):
+        with Lab(tmp_path, {"oslo": {}}) as lab:
+            nodes = lab.flwr("supernode", "ls", "lab")["nodes"]
+    assert [node["status"] for node in nodes] == ["online"]
+
+
 def test_nothing_is_left_when_a_site_cannot_start(tmp_path):
     lab = Lab(tmp_path, {"oslo": {}}, keys=Keys(tmp_path / "keys"))
     lab.keys.make(["oslo"])

@@ -64,6 +64,7 @@ class Lab:
         self.insecure = insecure
         self.say = say
         self._ports = dict(zip([LINK, *sites], free_ports(1 + len(sites)), strict=True))
+        self._database = self.folder / "superlink.db"
         self._id = uuid.uuid4().hex
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._seen: set[Node] = set()
@@ -88,19 +89,31 @@ class Lab:
     def _start(self) -> None:
         for name in ("logs", "homes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        if not self.insecure and not self.keys.authority.exists():
-            self.keys.make(list(self.sites))
+        known = self._database.exists()  # the lab was here before
+        new = [name for name in self.sites if not self.keys.site_key(name).exists()]
+        if new and not self.insecure:
+            self.keys.make(new)
         self.say("starting the SuperLink")
         self.start_link()
         if not self.insecure:
-            self.register(*self.sites)
+            self.register(*(new if known else self.sites))
+        if known:
+            self._seen = self._online()
         self.say(f"starting {len(self.sites)} sites")
         self.start_sites(*self.sites)
         self.say(f"{len(self.sites)} sites online")
 
     def close(self) -> None:
-        """End every process of the lab; no signal comes between."""
+        """End every process of the lab; no signal comes between. The sites first, so that they can
+        say goodbye: the SuperLink does not take one back at once that has not."""
         with on_signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):
+            sites = [self._processes[name] for name in self.sites if name in self._processes]
+            for process in sites:
+                process.terminate()
+            deadline = time.monotonic() + GRACE
+            for process in sites:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(deadline - time.monotonic(), 0))
             self._end()
 
     # The SuperLink
@@ -115,7 +128,7 @@ class Lab:
             "flower-superlink",
             *(["--insecure"] if self.insecure else secure),
             *("--host", "127.0.0.1", "--port", self._ports[LINK]),
-            *("--database", self.folder / "superlink.db"),
+            *("--database", self._database),
             "--disable-runtime-dependency-installation",
         )
         self._write_connection()

@@ -89,3 +89,9 @@ def test_children_find_the_commands_of_this_python_first_and_are_quiet(tmp_path,
     assert given["PYTHONPATH"] == "kept"
     assert (given["FLWR_TELEMETRY_ENABLED"], given["FLWR_DISABLE_UPDATE_CHECK"]) == ("0", "1")
     assert given["FLWR_HOME"] == str(tmp_path / "homes" / "oslo")
+
+
+@pytest.mark.parametrize("name", ["superlink", "flwr", "../oslo"])
+def test_a_name_that_is_no_sites_is_refused(tmp_path, name):
+    with pytest.raises(FedmapError, match=r"cannot be called|is not allowed"):
+        Lab(tmp_path, {name: {}})

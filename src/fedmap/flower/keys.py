@@ -167,8 +167,8 @@ def check_site_name(site: str) -> None:
     """A site's name is also the name of files."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", site):
         raise FedmapError(
-            f"site {site!r} is no name for a site; allowed: letters, digits and - _ . after a "
-            "letter or digit, at most 64"
+            f"the site's name {site!r} is not allowed: letters, digits, . _ and - are, at most 64, "
+            "first a letter or digit"
         )
 
 

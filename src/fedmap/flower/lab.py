@@ -23,16 +23,16 @@ from typing import Any, NoReturn
 import tomli_w
 
 from fedmap.errors import FedmapError
-from fedmap.flower.keys import Keys
+from fedmap.flower.keys import Keys, check_site_name
 
 MARK = "FEDMAP_LAB"  # in the environment of every process of a lab: the lab's id / the part's name
-LINK = "superlink"  # the SuperLink's own name, beside the sites'
+LINK, TOOL = "superlink", "flwr"  # names beside the sites', of the server and of its commands
 GRACE = 4.0  # seconds between asking a process to end and ending it
 START = 60.0  # seconds in which a process must be up
 # A site that was killed is taken back when its heartbeats are missed: after about a minute.
 START_AGAIN = 120.0
 # The only waiting time that Flower lets one choose; it asks for new work every second otherwise.
-POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
+POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 
 Value = str | int | float | bool
 Say = Callable[[str], None]
@@ -54,12 +54,17 @@ class Lab:
         insecure: bool = False,
         say: Say = lambda line: None,
     ) -> None:
+        for name in sites:
+            check_site_name(name)
+            if name in (LINK, TOOL):
+                raise FedmapError(f"a site of a lab cannot be called {name}")
         self.folder = folder.absolute()
         self.sites = {name: dict(config) for name, config in sites.items()}
         self.keys = keys or Keys(self.folder / "keys")
         self.insecure = insecure
         self.say = say
         self._ports = dict(zip([LINK, *sites], free_ports(1 + len(sites)), strict=True))
+        self._database = self.folder / "superlink.db"
         self._id = uuid.uuid4().hex
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._seen: set[Node] = set()
@@ -84,19 +89,31 @@ class Lab:
     def _start(self) -> None:
         for name in ("logs", "homes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        if not self.insecure and not self.keys.authority.exists():
-            self.keys.make(list(self.sites))
+        known = self._database.exists()  # the lab was here before
+        new = [name for name in self.sites if not self.keys.site_key(name).exists()]
+        if new and not self.insecure:
+            self.keys.make(new)
         self.say("starting the SuperLink")
         self.start_link()
         if not self.insecure:
-            self.register(*self.sites)
+            self.register(*(new if known else self.sites))
+        if known:
+            self._seen = self._online()
         self.say(f"starting {len(self.sites)} sites")
         self.start_sites(*self.sites)
         self.say(f"{len(self.sites)} sites online")
 
     def close(self) -> None:
-        """End every process of the lab; no signal comes between."""
+        """End every process of the lab; no signal comes between. The sites first, so that they can
+        say goodbye: the SuperLink does not take one back at once that has not."""
         with on_signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):
+            sites = [self._processes[name] for name in self.sites if name in self._processes]
+            for process in sites:
+                process.terminate()
+            deadline = time.monotonic() + GRACE
+            for process in sites:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(deadline - time.monotonic(), 0))
             self._end()
 
     # The SuperLink
@@ -111,7 +128,7 @@ class Lab:
             "flower-superlink",
             *(["--insecure"] if self.insecure else secure),
             *("--host", "127.0.0.1", "--port", self._ports[LINK]),
-            *("--database", self.folder / "superlink.db"),
+            *("--database", self._database),
             "--disable-runtime-dependency-installation",
         )
         self._write_connection()
@@ -130,7 +147,7 @@ class Lab:
         if self.insecure:
             trust = {"insecure": True}
         connection = {"superlink": {"lab": {"address": self.address} | trust}}
-        home = self.folder / "homes" / "flwr"
+        home = self.folder / "homes" / TOOL
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(tomli_w.dumps(connection))
 
@@ -223,7 +240,7 @@ class Lab:
 
     def _follow(self, name: str, run: str) -> None:
         """Keep the run's log. This process ends with the run, which is cheaper than asking."""
-        self._launch(name, "flwr", "log", run, "lab", "--stream")
+        self._launch(name, TOOL, "log", run, "lab", "--stream")
 
     def _status(self, run: str) -> str:
         (found,) = self.flwr("ls", "lab", "--run-id", run)["runs"]
@@ -240,8 +257,8 @@ class Lab:
         """The answer of a `flwr` command; the name of the connection is `lab`."""
         try:
             done = subprocess.run(
-                [bin_folder() / "flwr", *command, "--format", "json"],
-                env=self._environment("flwr", "flwr"),
+                [bin_folder() / TOOL, *command, "--format", "json"],
+                env=self._environment(TOOL, TOOL),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 start_new_session=True,
@@ -261,7 +278,7 @@ class Lab:
         with open(self._log(name), "ab") as output:
             self._processes[name] = subprocess.Popen(
                 [bin_folder() / program, *map(str, arguments)],
-                env=self._environment(name, "flwr" if program == "flwr" else name),
+                env=self._environment(name, TOOL if program == TOOL else name),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -3,7 +3,6 @@ its state to itself."""
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedmap.data import load
 from fedmap.data.dataset import Dataset
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
+from fedmap.flower.keys import check_site_name
 from fedmap.flower.records import arrays, message
 from fedmap.flower.sites import Sites
 from fedmap.flower.states import Moment, States
@@ -25,8 +25,6 @@ from fedmap.simulate.result import model_notes, named_values
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import Reply, Setup, do
 from fedmap.values import Values
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Site:
@@ -40,10 +38,7 @@ class Site:
                     '\'site="oslo" data="folder:/data/xray" states="/var/lib/fedmap"\''
                 )
         self.name = str(config["site"])
-        if not NAME.fullmatch(self.name):
-            raise FedmapError(
-                f"the site's name {self.name!r} is not allowed: letters, digits, . _ and - are"
-            )
+        check_site_name(self.name)
         self.data = str(config["data"])
         self.data_dir = Path(str(config["data-dir"])) if "data-dir" in config else None
         self.states = Path(str(config["states"])).expanduser()

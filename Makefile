@@ -1,4 +1,5 @@
 # On a new machine with git, make and Python 3.11 or newer: `make demo` and `make test`.
+# `make test-federation` starts Flower federations and Ray clusters on this machine: some minutes.
 # `make mutants NUMBER=100 SEED=1` asks how many small changes of the code the tests notice.
 
 PYTHON ?= python3
@@ -6,13 +7,16 @@ BIN := .venv/bin
 NUMBER ?= 300
 SEED ?= 0
 
-.PHONY: demo test lint mutants clean
+.PHONY: demo test test-federation lint mutants clean
 
 demo: .venv/installed
 	$(BIN)/fedmap demo
 
 test: .venv/installed lint
 	$(BIN)/pytest -n 2 -q
+
+test-federation: .venv/installed
+	$(BIN)/pytest -q tests/federation
 
 lint: .venv/installed
 	$(BIN)/ruff check

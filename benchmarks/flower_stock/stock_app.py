@@ -30,7 +30,7 @@ def own_data(name: str) -> ClientData:
     return ClientData.of(load(name))
 
 
-def reply(message: Message, net: nn.Module, numbers: dict[str, float]) -> Message:
+def reply(message: Message, net: nn.Module, numbers: dict[str, Any]) -> Message:
     content = RecordDict(
         {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord(numbers)}
     )
@@ -44,9 +44,9 @@ def train(message: Message, context: Context) -> Message:
     data = own_data(str(context.node_config["data"]))
     x, y = data.normalize(data.train[0]), data.train[1]
     optimizer = torch.optim.SGD(net.parameters(), 0.03, momentum=0.9, weight_decay=1e-5)
-    for batch in torch.randperm(len(y)).split(32):
+    for batch in torch.split(torch.randperm(len(y)), 32):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
+        torch.autograd.backward(nn.functional.cross_entropy(net(x[batch]), y[batch]))
         optimizer.step()
     return reply(message, net, {"num-examples": len(y)})
 
@@ -58,7 +58,7 @@ def evaluate(message: Message, context: Context) -> Message:
     data = own_data(str(context.node_config["data"]))
     with torch.no_grad():
         right = net(data.normalize(data.test[0])).argmax(1) == data.test[1]
-    numbers = {"accuracy": float(right.float().mean()), "num-examples": len(right)}
+    numbers: dict[str, Any] = {"accuracy": float(right.float().mean()), "num-examples": len(right)}
     return Message(RecordDict({"metrics": MetricRecord(numbers)}), reply_to=message)
 
 

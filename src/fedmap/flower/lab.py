@@ -52,6 +52,7 @@ class Lab:
         *,
         keys: Keys | None = None,
         insecure: bool = False,
+        polls: Mapping[str, str] = POLL,
         say: Say = lambda line: None,
     ) -> None:
         for name in sites:
@@ -62,6 +63,7 @@ class Lab:
         self.sites = {name: dict(config) for name, config in sites.items()}
         self.keys = keys or Keys(self.folder / "keys")
         self.insecure = insecure
+        self.polls = polls
         self.say = say
         self._ports = dict(zip([LINK, *sites], free_ports(1 + len(sites)), strict=True))
         self._database = self.folder / "superlink.db"
@@ -297,7 +299,7 @@ class Lab:
             "FLWR_HOME": str(self.folder / "homes" / home),
             MARK: f"{self._id}/{name}",
         }
-        return os.environ | POLL | quiet | own
+        return os.environ | dict(self.polls) | quiet | own
 
     def _must_live(self, name: str) -> None:
         if self._processes[name].poll() is not None:

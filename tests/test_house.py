@@ -44,6 +44,8 @@ def own_table(page: str) -> dict[str, list[str]]:
 
 def allowed(field: FieldInfo) -> str:
     """The range of a parameter in the words of the pages."""
+    if field.annotation is bool:
+        return "False, True"
     if names := get_args(field.annotation):
         return ", ".join(names)
     words = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}

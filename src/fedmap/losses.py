@@ -11,7 +11,7 @@ from torch import Tensor
 from fedmap.vector import Model
 
 Loss = Callable[[Model, Tensor, Tensor], Tensor]
-RestrictedMode = Literal["binary", "soft", "share"]
+RestrictedMode = Literal["binary", "soft", "share", "removed"]
 
 
 def cross_entropy(model: Model, x: Tensor, y: Tensor) -> Tensor:
@@ -28,6 +28,15 @@ def restricted_softmax(scale: Tensor) -> Loss:
     return loss
 
 
+def balanced_softmax(shift: Tensor) -> Loss:
+    """Cross-entropy with the shift of `balanced_shift` on the logits."""
+
+    def loss(model: Model, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x) + shift, y)
+
+    return loss
+
+
 def class_scale(
     counts: Tensor, observed: Tensor, alpha: float, mode: RestrictedMode = "binary"
 ) -> Tensor:
@@ -35,7 +44,9 @@ def class_scale(
 
     binary: 1 for observed classes, alpha for missing ones (paper, Sect. 4.1.3).
     soft:   alpha + (1 - alpha) n_c / max n, which fits skewed but complete classes too.
-    share:  n_c / sum n, the paper's form for complete classes (Sect. 5.4); alpha plays no part."""
+    share:  n_c / sum n, the paper's form for complete classes (Sect. 5.4); alpha plays no part.
+
+    In the mode `removed` there is no factor but a shift, see `balanced_shift`."""
     n = counts.float()
     if mode == "binary":
         return torch.where(observed, 1.0, alpha)
@@ -88,5 +99,5 @@ def contrast(h: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor
 
 def balanced_shift(counts: Tensor, gamma: float) -> Tensor:
     """What the balanced softmax adds to the logits while training: gamma log n_c, and -inf for a
-    class without samples."""
+    class without samples. (A missing class is then neither pulled nor pushed.)"""
     return torch.where(counts > 0, gamma * counts.clamp_min(1).log(), -torch.inf)

@@ -110,9 +110,15 @@ class World:
 
     def assert_kept(self, method: AnyMethod) -> None:
         """From its first participation on, a client keeps the personal model that it had last."""
-        assert method.kept_personal(method.client_state(self.initial())) is None
+
+        def kept(client: int, state: Values, server: Values) -> Values | None:
+            down = method.download(server)
+            return method.kept_personal(self.client(client, 3), down, state)
+
+        start = method.start(self.initial())
+        assert kept(0, method.client_state(self.initial()), start) is None
         first, second = self.play(method, selected=[[0, 1], [1, 2]])
-        absent, again = (present(method.kept_personal(second.states[k]))["model"] for k in (0, 1))
+        absent, again = (present(kept(k, second.states[k], second.server))["model"] for k in (0, 1))
         assert torch.equal(absent, first.personal[0]["model"])
         assert torch.equal(again, second.personal[1]["model"])
         assert not torch.equal(again, first.personal[1]["model"])

@@ -1,6 +1,8 @@
 """MAP: its limits, Algorithm 1 by its equations, the moving average of the HPM and its batch norm,
 the schedules."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,14 +12,14 @@ from tests.methods.conftest import World, present
 from torch import Tensor
 
 from fedmap import FedmapError, client, run
-from fedmap.methods import AnyMethod
+from fedmap.methods import METHODS, AnyMethod
 from fedmap.methods.fedavg import FedAvg
 from fedmap.methods.fedphp import FedPHP
 from fedmap.methods.fedrs import FedRS
 from fedmap.methods.map import MAP, MAPParams
 from fedmap.methods.parts.hpm import HPMParams, inherit, no_hpm
 from fedmap.methods.scamap import ScaMAP
-from fedmap.values import number
+from fedmap.values import Values, number
 
 
 @pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
@@ -174,6 +176,98 @@ def test_a_preset_is_a_starting_point_for_given_values() -> None:
 
 
 def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
-    sentence = r"no preset 'relaesed'; did you mean 'released'\? there are: printed, released"
+    sentence = r"no preset 'relaesed'; did you mean 'released'\? there are: own, printed, released"
     with pytest.raises(FedmapError, match=f"method map has {sentence}"):
         MAP(preset="relaesed")
+
+
+def own(**params: Any) -> MAP[MAPParams]:
+    return MAP(preset="own", **params)
+
+
+def answers(world: World, method: AnyMethod, personal: Values, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return method.predictor(world.models(), personal)(x)
+
+
+def test_with_its_three_parameters_off_the_preset_own_is_map_to_the_bit(world: World) -> None:
+    plain = own(mode="binary", own=False, opinion=0)
+    one, other = (world.play(method) for method in (plain, MAP()))
+    assert world.same(one, other)
+    for ours, theirs in zip(one, other, strict=True):
+        for k, personal in ours.personal.items():
+            assert personal.keys() == {"model"}
+            assert torch.equal(personal["model"], theirs.personal[k]["model"])
+
+
+@pytest.mark.parametrize("params", [{}, {"own": False}, {"opinion": 1.0}, {"weight": 0.5}])
+def test_with_missing_classes_removed_the_global_model_is_fedrods(
+    world: World, params: dict[str, Any]
+) -> None:
+    assert world.same(world.play(own(**params)), world.play(METHODS["fedrod"]()))
+
+
+def test_an_answer_is_the_mean_of_two_softmaxes_over_the_clients_own_classes(world: World) -> None:
+    method = own(opinion=0.3)
+    personal = world.play(method)[-1].personal[1]
+    x, kept = world.federation.test_x, world.federation.observed[1]
+    assert not kept.all()
+    shares = [
+        torch.where(kept, world.logits(personal[name], x), -torch.inf).softmax(1)
+        for name in ("model", "download")
+    ]
+    expected = 0.7 * shares[0] + 0.3 * shares[1]
+    found = answers(world, method, personal, x).exp()
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert (found[:, ~kept] == 0).all()
+
+
+def test_with_opinion_one_no_local_training_has_any_influence(world: World) -> None:
+    method = own(opinion=1.0)
+    personal = world.play(method)[-1].personal[1]
+    x = world.federation.test_x
+    other = personal | {"model": torch.randn(personal["model"].shape)}
+    assert torch.equal(
+        answers(world, method, personal, x).argmax(1), answers(world, method, other, x).argmax(1)
+    )
+
+
+@pytest.mark.parametrize("opinion", [0.0, 1.0])
+def test_own_answers_are_never_worse_on_samples_of_observed_classes(
+    world: World, opinion: float
+) -> None:
+    among_own, among_all = own(opinion=opinion), own(opinion=opinion, own=False)
+    everywhere = world.play(among_own)[-1].personal
+    x, y = world.federation.test_x, world.federation.test_y
+    better = 0
+    for k, personal in everywhere.items():
+        seen = world.federation.observed[k][y]
+        right, usual = (
+            answers(world, method, given, x).argmax(1) == y
+            for method, given in (
+                (among_own, personal),
+                (among_all, {k: v for k, v in personal.items() if k != "own"}),
+            )
+        )
+        assert not bool((usual & ~right)[seen].any())
+        better += int((right & ~usual).sum())
+    assert better > 0
+
+
+def test_for_a_client_with_all_classes_own_has_no_effect(world: World) -> None:
+    method = own(opinion=0.0)
+    personal = world.play(method)[-1].personal[1]
+    every = personal | {"own": torch.ones_like(personal["own"])}
+    x = world.federation.test_x
+    plain = answers(world, MAP(), {"model": personal["model"]}, x)
+    assert torch.equal(answers(world, method, every, x), plain)
+
+
+def test_at_the_end_the_download_is_the_final_global_model(world: World) -> None:
+    method = own()
+    last = world.play(method)[-1]
+    down = method.download(last.server)
+    kept = present(method.kept_personal(world.client(1, 3), down, last.states[1]))
+    assert torch.equal(kept["download"], last.server["model"])
+    assert torch.equal(kept["model"], last.states[1]["hpm"])
+    assert torch.equal(kept["own"], world.federation.observed[1])

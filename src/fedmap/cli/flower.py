@@ -76,7 +76,7 @@ class ServerOptions:
         float | None,
         options.option(
             "--norm-bound",
-            "How many times as far as the others' an upload may move (1000).",
+            "How many times as far as usual an upload may move (100).",
             SERVER,
         ),
     ] = None

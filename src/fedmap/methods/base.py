@@ -137,9 +137,9 @@ class Method(Generic[P]):
         """What local training minimizes, where nothing else of `local_round` differs."""
         return cross_entropy
 
-    def kept_personal(self, state: Values) -> Values | None:
-        """The personal model that a client keeps between rounds, or None where it comes from
-        training the download again."""
+    def kept_personal(self, client: Client, down: Values, state: Values) -> Values | None:
+        """The personal model that a client has kept, after the last round and given the last
+        download; None where it comes from training the download again."""
         return None
 
     def downloaded(self, down: Values, state: Values) -> Values | None:

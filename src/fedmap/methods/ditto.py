@@ -46,5 +46,5 @@ class Ditto(Method[D]):
         state = trained(model, state)
         return Local(up, state, {"model": state["own"]})
 
-    def kept_personal(self, state: Values) -> Values | None:
+    def kept_personal(self, client: Client, down: Values, state: Values) -> Values | None:
         return kept_own(state)

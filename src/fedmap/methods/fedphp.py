@@ -25,5 +25,5 @@ class FedPHP(Method[HPMParams]):
         state = inherit(client, state, model, self.params)
         return Local(up={"model": uploaded}, state=state, personal={"model": state["hpm"]})
 
-    def kept_personal(self, state: Values) -> Values | None:
+    def kept_personal(self, client: Client, down: Values, state: Values) -> Values | None:
         return kept_hpm(state)

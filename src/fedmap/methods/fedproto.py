@@ -60,7 +60,7 @@ class FedProto(Method[FedProtoParams]):
         state = trained(model, state)
         return Local(class_means(h, y, len(known)), state, {"model": state["own"]})
 
-    def kept_personal(self, state: Values) -> Values | None:
+    def kept_personal(self, client: Client, down: Values, state: Values) -> Values | None:
         return kept_own(state)
 
     def downloaded(self, down: Values, state: Values) -> Values | None:

@@ -47,5 +47,5 @@ class ScaMAP(ScaRS[ScaMAPParams], MAP[ScaMAPParams]):
         return Local(
             up={"model": uploaded, "control": change},
             state=kept,
-            personal={"model": kept["hpm"]},
+            personal=self.personal(client, down, kept),
         )

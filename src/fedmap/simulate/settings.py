@@ -51,7 +51,7 @@ class Settings(Training):
         "stop", description="what an upload that is not finite or far too long does to the run"
     )
     norm_bound: float = Field(
-        1000.0, gt=1, description="how many times as far as the others' an upload may move"
+        100.0, gt=1, description="how many times as far as usual an upload may move"
     )
     min_clients: int = Field(
         1,

@@ -177,6 +177,7 @@ def personal(setup: Setup, round: int, number: int, down: Values, state: Values)
     """The personal model that a client ends with: the one it keeps, or what a round from the final
     download gives."""
     method, client = setup.method, setup.client(number, round)
-    model = method.kept_personal(state) or method.local_round(client, down, state).personal
+    kept = method.kept_personal(client, down, state)
+    model = kept or method.local_round(client, down, state).personal
     accuracy = client.accuracy(method.predictor(setup.models, model))
     return Reply(number, {"accuracy": accuracy}, result=model)

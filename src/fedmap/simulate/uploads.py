@@ -43,7 +43,8 @@ def _faults(down: Values, replies: list[Reply], bound: float) -> dict[int, str]:
     faults |= {key: fault for key, of in lengths.items() if (fault := _not_finite(of))}
     lengths = {key: of for key, of in lengths.items() if key not in faults}
     for name in expected:
-        faults |= _far(name, {k: of[name] for k, of in lengths.items() if name in of}, bound)
+        size = float(torch.linalg.vector_norm(down[name].double())) if name in down else 0.0
+        faults |= _far(name, {k: of[name] for k, of in lengths.items() if name in of}, size, bound)
     return faults
 
 
@@ -83,16 +84,18 @@ def _not_finite(lengths: dict[str, float]) -> str:
     return ""
 
 
-def _far(name: str, lengths: dict[int, float], bound: float) -> dict[int, str]:
-    """Who is many times as far as the others usually are."""
+def _far(name: str, lengths: dict[int, float], size: float, bound: float) -> dict[int, str]:
+    """Who is many times as far as the others usually are, and as what came down is long: a client
+    of one class may hardly move at all, and the others must not be blamed for it."""
     faults = {}
     for key, length in lengths.items():
         others = [other for k, other in lengths.items() if k != key]
-        usual = median(others) if others else 0.0
+        # Without anything to compare with, one other does not say what is usual.
+        usual = max(median(others), size) if len(others) > (not size) else size
         if usual and length > bound * usual:
             faults[key] = (
-                f"entry {name!r} has moved by {length:.3g}, the others usually by {usual:.3g}; "
-                f"at most {bound:g} times as far is allowed (norm_bound)"
+                f"entry {name!r} has moved by {length:.3g}, where {usual:.3g} is usual; at most "
+                f"{bound:g} times as far is allowed (norm_bound)"
             )
     return faults
 

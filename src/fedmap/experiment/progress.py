@@ -41,12 +41,14 @@ class Watch:
         self._began = clock()
         self._worked = 0.0  # weight of the steps that were seen
         self._total = sum(weight for _, weight in work)
+        self._left: dict[int, float] = {}  # by the place of a piece that was begun: its weight left
 
     def of(self, work: Work) -> OnStep:
-        """The function to call after each step of this piece."""
+        """The function to call after each step of this piece, which begins now. Several may go on
+        at once; pieces before them that were never begun were done already."""
         place = next(i for i, (piece, _) in enumerate(self._work) if piece is work)
+        self._left[place] = self._work[place][1]
         weight_of_a_step = self._work[place][1] / work.steps
-        later = sum(weight for _, weight in self._work[place + 1 :])
         last: int | None = None
 
         def on_step(step: int, now: str) -> None:
@@ -54,7 +56,9 @@ class Watch:
             # work that was resumed begins with a later step than the first
             self._worked += weight_of_a_step * (1 if last is None else step - last)
             last = step
-            left = later + weight_of_a_step * (work.steps - step)
+            self._left[place] = weight_of_a_step * (work.steps - step)
+            later = sum(weight for _, weight in self._work[max(self._left) + 1 :])
+            left = sum(self._left.values()) + later
             seconds_left = (self._clock() - self._began) / self._worked * left
             share = 1 - left / self._total
             self._show(

@@ -190,10 +190,7 @@ class Run:
 @contextlib.contextmanager
 def started(setup: Setup, store: StateStore) -> Iterator[Engine]:
     """The engine that the settings ask for, ended at the end."""
-    name = setup.settings.engine
-    if name == "auto":
-        name = "local" if setup.settings.workers == 1 else "fork"
-    engine = ENGINES[name](setup, store)
+    engine = ENGINES[setup.settings.engine_name](setup, store)
     try:
         yield engine
     finally:

@@ -1,0 +1,188 @@
+"""The engine that runs tasks on the nodes of a Ray cluster, in processes with one core each."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from fedmap.errors import FedmapError
+from fedmap.methods import file_of, take_file
+from fedmap.simulate.cluster import (
+    ON_ONE_CORE,
+    Deaths,
+    Packed,
+    connected,
+    named_node,
+    pack,
+    require_versions,
+    unpack,
+    versions,
+)
+from fedmap.simulate.engines.base import ENGINES, failure, from_words, in_words, longest_first
+from fedmap.simulate.engines.fork import keep_memory
+from fedmap.simulate.settings import Settings
+from fedmap.simulate.store import StateStore
+from fedmap.simulate.tasks import PART, Reply, Setup, TaskName, do
+from fedmap.values import Values
+
+Answer = tuple[str, Any]  # "done" and what was done, or what `in_words` says
+AHEAD = 2  # tasks that a worker has at a time, so that it need not wait for the next one
+SECONDS_TO_START = 120.0  # until a cluster without a free core is given up
+
+
+@ENGINES.add("ray")
+class RayEngine:
+    """Long-lived workers on a Ray cluster. The federation travels once to each node, what goes down
+    once in a call; else only states and uploads move. The states stay in the store at the driver,
+    so that the tasks of a worker that dies are simply done again by the others."""
+
+    def __init__(self, setup: Setup, store: StateStore) -> None:
+        self._setup, self._store = setup, store
+        settings = setup.settings
+        self._deaths = Deaths()
+        self._ready: list[Any] = []  # workers that can be given tasks
+        self._starting: dict[Any, Any] = {}  # by the answer that will come: workers to be
+        with ExitStack() as stack:
+            self._ray = ray = stack.enter_context(connected(settings.ray_address, settings.workers))
+            self._worker = ray.remote(**ON_ONE_CORE)(Worker)
+            federation = ray.put(pack(setup.federation))
+            self._given = (versions(), settings, file_of(settings.method), federation)
+            for _ in range(self._size()):
+                self._hire()
+            self._connection = stack.pop_all()
+
+    def _size(self) -> int:
+        """How many workers there are to be: not more than can ever have a task at once."""
+        settings, cores = self._setup.settings, self._setup.settings.workers
+        if settings.ray_address is not None:
+            cores = int(self._ray.cluster_resources().get("CPU", 0))
+        if not cores:
+            raise FedmapError(f"the Ray cluster at {settings.ray_address} has no cores")
+        parts = -(-len(self._setup.federation.test_y) // PART)
+        return min(cores, max(self._setup.clients_per_round, parts))
+
+    def _hire(self) -> None:
+        worker = self._worker.remote()
+        self._starting[worker.begin.remote(*self._given)] = worker
+
+    def ready(self) -> Sequence[int]:
+        """The clients that can take part."""
+        return range(len(self._setup.federation))
+
+    def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
+        """Run one task for each key."""
+        sent = self._ray.put(pack(down))
+        waiting = deque(longest_first(self._setup, task, keys))
+        under_way: dict[Any, tuple[Any, int]] = {}
+        replies: dict[int, Reply] = {}
+        while len(replies) < len(keys):
+            load = Counter(worker for worker, _ in under_way.values())
+            while worker := self._free(load, len(waiting)):
+                key = waiting.popleft()
+                state = {} if task == "evaluate" else self._store[key]
+                call = worker.do.remote(task, round, key, sent, pack(state))
+                under_way[call] = worker, key
+                load[worker] += 1
+            for call in self._some_answer(list(under_way)):
+                worker, key = under_way.pop(call)
+                reply = self._reply(call, worker, task, round, key)
+                if reply is None:
+                    waiting.appendleft(key)
+                else:
+                    replies[key] = reply
+        return [replies[key] for key in keys]
+
+    def _free(self, load: Counter[Any], waiting: int) -> Any:
+        """The worker that gets the next task, if any. Near the end of a call nobody gets a second
+        one: another worker may be free before."""
+        if not waiting or not self._ready:
+            return None
+        worker = min(self._ready, key=lambda worker: load[worker])
+        most = AHEAD if waiting >= len(self._ready) else 1
+        return worker if load[worker] < most else None
+
+    def _some_answer(self, calls: list[Any]) -> list[Any]:
+        """The calls that are answered next; workers that have begun meanwhile are ready."""
+        patience = None if self._ready else SECONDS_TO_START
+        answered, _ = self._ray.wait([*calls, *self._starting], timeout=patience)
+        if not answered:
+            free = self._ray.available_resources().get("CPU", 0)
+            raise FedmapError(
+                f"no worker could be started on the Ray cluster within {SECONDS_TO_START:g} s; of "
+                f"its {self._ray.cluster_resources().get('CPU', 0):g} cores {free:g} are free"
+            )
+        for begun in [call for call in answered if call in self._starting]:
+            answered.remove(begun)
+            self._ready.append(worker := self._starting.pop(begun))
+            answer = self._answer(begun, worker)
+            if answer is not None and answer[0] != "done":
+                raise FedmapError(answer[1])
+        return answered
+
+    def _answer(self, call: Any, worker: Any) -> Answer | None:
+        """What a worker says; nothing where it died, and then there will be another one."""
+        errors = self._ray.exceptions
+        try:
+            answer: Answer = self._ray.get(call)
+        except errors.RayTaskError as wrong:  # not even its arguments could be read
+            raise FedmapError(f"a worker on the Ray cluster failed:\n{wrong}") from None
+        except errors.RayError as wrong:
+            if worker in self._ready:  # else it is known from another call
+                self._ready.remove(worker)
+                self._ray.kill(worker)  # it may be alive, but out of reach
+                self._deaths.one_more(wrong)
+                self._hire()
+            return None
+        return answer
+
+    def _reply(self, call: Any, worker: Any, task: TaskName, round: int, key: int) -> Reply | None:
+        answer = self._answer(call, worker)
+        if answer is None:
+            return None
+        kind, what = answer
+        if kind != "done":
+            raise from_words(kind, what, task, round, key)
+        self._deaths.progress()
+        reply: Reply = unpack(what)
+        if task == "train":
+            self._store.put(key, round, reply.state)
+        return reply._replace(state={})
+
+    def close(self) -> None:
+        """End the workers: they hold nothing that needs saving."""
+        for worker in (*self._ready, *self._starting.values()):
+            self._ray.kill(worker)
+        self._connection.close()
+
+
+class Worker:
+    """What lives on a node: everything of the run but the states."""
+
+    def begin(
+        self,
+        driver: dict[str, str],
+        settings: Settings,
+        method_file: bytes | None,
+        federation: Packed,
+    ) -> Answer:
+        """Make the node ready for tasks; first of all, is it like the driver?"""
+        try:
+            with named_node():
+                require_versions(driver)
+                torch.set_num_threads(1)
+                keep_memory()
+                take_file(settings.method, method_file)
+                self._setup = Setup(settings, unpack(federation))
+        except Exception as wrong:
+            return in_words(wrong)
+        return "done", None
+
+    def do(self, task: TaskName, round: int, key: int, down: Packed, state: Packed) -> Answer:
+        """One task, with the state that the client has kept."""
+        try:
+            with self._setup.in_force():
+                return "done", pack(do(self._setup, task, round, key, unpack(down), unpack(state)))
+        except Exception as wrong:
+            return in_words(wrong)

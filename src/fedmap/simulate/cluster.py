@@ -62,6 +62,14 @@ def connected(address: str | None, cores: int) -> Iterator[ModuleType]:
         ray.shutdown()
 
 
+def cores(ray: ModuleType, address: str | None, workers: int) -> int:
+    """How many cores to use: all of a cluster, or as many as a local one is to have."""
+    found = workers if address is None else int(ray.cluster_resources().get("CPU", 0))
+    if not found:
+        raise FedmapError(f"the Ray cluster at {address} has no cores")
+    return found
+
+
 def _start(ray: ModuleType, **options: Any) -> None:
     if options["address"] == "local":
         options["include_dashboard"] = False
@@ -152,7 +160,7 @@ class _Packer(pickle.Pickler):
         if not isinstance(thing, Tensor):
             return NotImplemented
         flat = thing.detach().contiguous().reshape(-1).view(torch.uint8)
-        return _tensor, (pickle.PickleBuffer(flat.numpy()), thing.dtype, tuple(thing.shape))
+        return _tensor, (pickle.PickleBuffer(flat.numpy().data), thing.dtype, tuple(thing.shape))
 
 
 def pack(thing: Any) -> Packed:
@@ -160,7 +168,7 @@ def pack(thing: Any) -> Packed:
     buffers: list[pickle.PickleBuffer] = []
     file = BytesIO()
     _Packer(file, protocol=5, buffer_callback=buffers.append).dump(thing)
-    return file.getvalue(), [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+    return file.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
 
 
 def unpack(packed: Packed) -> Any:

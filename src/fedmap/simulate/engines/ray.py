@@ -14,13 +14,14 @@ from fedmap.simulate.cluster import (
     Deaths,
     Packed,
     connected,
+    cores,
     named_node,
     pack,
     require_versions,
     unpack,
     versions,
 )
-from fedmap.simulate.engines.base import ENGINES, failure, from_words, in_words, longest_first
+from fedmap.simulate.engines.base import ENGINES, from_words, in_words, longest_first
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.store import StateStore
@@ -55,13 +56,10 @@ class RayEngine:
 
     def _size(self) -> int:
         """How many workers there are to be: not more than can ever have a task at once."""
-        settings, cores = self._setup.settings, self._setup.settings.workers
-        if settings.ray_address is not None:
-            cores = int(self._ray.cluster_resources().get("CPU", 0))
-        if not cores:
-            raise FedmapError(f"the Ray cluster at {settings.ray_address} has no cores")
-        parts = -(-len(self._setup.federation.test_y) // PART)
-        return min(cores, max(self._setup.clients_per_round, parts))
+        setup, settings = self._setup, self._setup.settings
+        parts = -(-len(setup.federation.test_y) // PART)
+        most = max(setup.clients_per_round, parts)
+        return min(cores(self._ray, settings.ray_address, settings.workers), most)
 
     def _hire(self) -> None:
         worker = self._worker.remote()
@@ -106,6 +104,7 @@ class RayEngine:
     def _some_answer(self, calls: list[Any]) -> list[Any]:
         """The calls that are answered next; workers that have begun meanwhile are ready."""
         patience = None if self._ready else SECONDS_TO_START
+        answered: list[Any]
         answered, _ = self._ray.wait([*calls, *self._starting], timeout=patience)
         if not answered:
             free = self._ray.available_resources().get("CPU", 0)

@@ -91,11 +91,11 @@ def start_nodes(nodes: int, stack: ExitStack) -> str:
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     from ray.cluster_utils import Cluster
 
-    here = {"node_ip_address": "127.0.0.1"}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **here})
+    here = "127.0.0.1"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": here})
     stack.callback(cluster.shutdown)
     for _ in range(nodes):
-        cluster.add_node(num_cpus=CORES // nodes, **here)
+        cluster.add_node(num_cpus=CORES // nodes, node_ip_address=here)
     return str(cluster.address)
 
 

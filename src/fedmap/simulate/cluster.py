@@ -95,12 +95,20 @@ def _require_an_answer(address: str) -> None:
             f"ray_address is {address!r}; give HOST:PORT as `ray start --head` names it, or auto"
         )
     try:
-        socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
+        with socket.create_connection((host, int(port)), SECONDS_TO_ANSWER) as connection:
+            if not os.environ.get("RAY_USE_TLS") and not _speaks_http2(connection):
+                raise OSError("what answers is not Ray")
     except (OSError, OverflowError) as wrong:
         raise FedmapError(
             f"no Ray cluster answers at {address}: {_line(wrong)}; start one there with: "
             f"ray start --head --port={port}"
         ) from None
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    """Ray's head is a gRPC server: it answers a greeting with its settings (a frame of type 4)."""
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    return connection.recv(9, socket.MSG_WAITALL)[3:4] == b"\x04"
 
 
 def _line(wrong: Exception) -> str:

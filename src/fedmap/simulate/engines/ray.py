@@ -1,6 +1,6 @@
 """The engine that runs tasks on the nodes of a Ray cluster, in processes with one core each."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -28,8 +28,7 @@ from fedmap.simulate.store import StateStore
 from fedmap.simulate.tasks import PART, Reply, Setup, TaskName, do
 from fedmap.values import Values
 
-Answer = tuple[str, Any]  # "done" and what was done, or what `in_words` says
-AHEAD = 2  # tasks that a worker has at a time, so that it need not wait for the next one
+AHEAD = 2  # calls that a worker has at a time, so that it need not wait for the next one
 SECONDS_TO_START = 120.0  # until a cluster without a free core is given up
 
 
@@ -72,34 +71,38 @@ class RayEngine:
     def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
         """Run one task for each key."""
         sent = self._ray.put(pack(down))
-        waiting = deque(longest_first(self._setup, task, keys))
-        under_way: dict[Any, tuple[Any, int]] = {}
+        waiting = longest_first(self._setup, task, keys)
+        under_way: dict[Any, tuple[Any, list[int]]] = {}
         replies: dict[int, Reply] = {}
         while len(replies) < len(keys):
             load = Counter(worker for worker, _ in under_way.values())
-            while worker := self._free(load, len(waiting)):
-                key = waiting.popleft()
-                state = {} if task == "evaluate" else self._store[key]
-                call = worker.do.remote(task, round, key, sent, pack(state))
-                under_way[call] = worker, key
+            while waiting and (worker := self._free(load)):
+                some = self._share(waiting)
+                states = [{} if task == "evaluate" else self._store[key] for key in some]
+                call = worker.do.remote(task, round, some, sent, pack(states))
+                under_way[call] = worker, some
                 load[worker] += 1
             for call in self._some_answer(list(under_way)):
-                worker, key = under_way.pop(call)
-                reply = self._reply(call, worker, task, round, key)
-                if reply is None:
-                    waiting.appendleft(key)
+                worker, some = under_way.pop(call)
+                answer = self._answer(call, worker)
+                if answer is None:
+                    waiting[:0] = some
                 else:
-                    replies[key] = reply
+                    replies |= self._replies(answer, task, round, some)
         return [replies[key] for key in keys]
 
-    def _free(self, load: Counter[Any], waiting: int) -> Any:
-        """The worker that gets the next task, if any. Near the end of a call nobody gets a second
-        one: another worker may be free before."""
-        if not waiting or not self._ready:
-            return None
-        worker = min(self._ready, key=lambda worker: load[worker])
-        most = AHEAD if waiting >= len(self._ready) else 1
-        return worker if load[worker] < most else None
+    def _free(self, load: Counter[Any]) -> Any:
+        """The worker that gets the next tasks, if any."""
+        worker = min(self._ready, key=lambda worker: load[worker], default=None)
+        return worker if load[worker] < AHEAD else None
+
+    def _share(self, waiting: list[int]) -> list[int]:
+        """The next tasks of a call, taken from those that wait: many at first, because every call
+        has its price, and one at the end, so that all workers end together."""
+        size = max(len(waiting) // (2 * len(self._ready)), 1)
+        some = waiting[:size]
+        del waiting[:size]
+        return some
 
     def _some_answer(self, calls: list[Any]) -> list[Any]:
         """The calls that are answered next; workers that have begun meanwhile are ready."""
@@ -115,16 +118,15 @@ class RayEngine:
         for begun in [call for call in answered if call in self._starting]:
             answered.remove(begun)
             self._ready.append(worker := self._starting.pop(begun))
-            answer = self._answer(begun, worker)
-            if answer is not None and answer[0] != "done":
-                raise FedmapError(answer[1])
+            if sentence := self._answer(begun, worker):
+                raise FedmapError(sentence)
         return answered
 
-    def _answer(self, call: Any, worker: Any) -> Answer | None:
+    def _answer(self, call: Any, worker: Any) -> Any:
         """What a worker says; nothing where it died, and then there will be another one."""
         errors = self._ray.exceptions
         try:
-            answer: Answer = self._ray.get(call)
+            return self._ray.get(call)
         except errors.RayTaskError as wrong:  # not even its arguments could be read
             raise FedmapError(f"a worker on the Ray cluster failed:\n{wrong}") from None
         except errors.RayError as wrong:
@@ -134,20 +136,21 @@ class RayEngine:
                 self._deaths.one_more(wrong)
                 self._hire()
             return None
-        return answer
 
-    def _reply(self, call: Any, worker: Any, task: TaskName, round: int, key: int) -> Reply | None:
-        answer = self._answer(call, worker)
-        if answer is None:
-            return None
-        kind, what = answer
-        if kind != "done":
-            raise from_words(kind, what, task, round, key)
+    def _replies(
+        self, answer: Packed, task: TaskName, round: int, keys: list[int]
+    ) -> dict[int, Reply]:
+        """The replies of a call. The states that clients leave go into the store."""
         self._deaths.progress()
-        reply: Reply = unpack(what)
-        if task == "train":
-            self._store.put(key, round, reply.state)
-        return reply._replace(state={})
+        replies: dict[int, Reply] = {}
+        for key, one in zip(keys, unpack(answer), strict=False):  # after an error there are no more
+            if not isinstance(one, Reply):
+                kind, text = one
+                raise from_words(kind, text, task, round, key)
+            if task == "train":
+                self._store.put(key, round, one.state)
+            replies[key] = one._replace(state={})
+        return replies
 
     def close(self) -> None:
         """End the workers: they hold nothing that needs saving."""
@@ -165,8 +168,9 @@ class Worker:
         settings: Settings,
         method_file: bytes | None,
         federation: Packed,
-    ) -> Answer:
-        """Make the node ready for tasks; first of all, is it like the driver?"""
+    ) -> str:
+        """Make the node ready for tasks; first of all, is it like the driver? A sentence where it
+        cannot be done."""
         try:
             with named_node():
                 require_versions(driver)
@@ -175,13 +179,20 @@ class Worker:
                 take_file(settings.method, method_file)
                 self._setup = Setup(settings, unpack(federation))
         except Exception as wrong:
-            return in_words(wrong)
-        return "done", None
+            return in_words(wrong)[1]
+        return ""
 
-    def do(self, task: TaskName, round: int, key: int, down: Packed, state: Packed) -> Answer:
-        """One task, with the state that the client has kept."""
+    def do(
+        self, task: TaskName, round: int, keys: list[int], down: Packed, states: Packed
+    ) -> Packed:
+        """Some tasks, with the states that the clients have kept: replies, up to the first task
+        that fails, of which there is what `in_words` says."""
+        replies: list[Reply | tuple[str, str]] = []
         try:
             with self._setup.in_force():
-                return "done", pack(do(self._setup, task, round, key, unpack(down), unpack(state)))
+                values = unpack(down)
+                for key, state in zip(keys, unpack(states), strict=True):
+                    replies.append(do(self._setup, task, round, key, values, state))
         except Exception as wrong:
-            return in_words(wrong)
+            replies.append(in_words(wrong))
+        return pack(replies)

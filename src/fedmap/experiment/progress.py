@@ -41,13 +41,14 @@ class Watch:
         self._began = clock()
         self._worked = 0.0  # weight of the steps that were seen
         self._total = sum(weight for _, weight in work)
-        self._left: dict[int, float] = {}  # by the place of a piece that was begun: its weight left
+        self._left: dict[
+            int, float
+        ] = {}  # by the place of a piece of which a step was seen: its weight
 
     def of(self, work: Work) -> OnStep:
-        """The function to call after each step of this piece, which begins now. Several may go on
-        at once; pieces before them that were never begun were done already."""
+        """The function to call after each step of this piece. Several pieces may go on at once; one
+        before them of which no step was seen was done already."""
         place = next(i for i, (piece, _) in enumerate(self._work) if piece is work)
-        self._left[place] = self._work[place][1]
         weight_of_a_step = self._work[place][1] / work.steps
         last: int | None = None
 

@@ -206,7 +206,7 @@ def go_on(
     end = time.monotonic() + seconds
 
     def on_step(step: int, now: str) -> None:
-        if time.monotonic() > end:
+        if time.monotonic() > end and step < settings.rounds:
             raise EnoughError
 
     try:

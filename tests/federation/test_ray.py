@@ -67,7 +67,11 @@ class Processes:
     """The processes of a Ray, to see that all of them end."""
 
     def __init__(self, pids: set[int]) -> None:
-        self.born = {pid: birth(pid) for pid in pids}
+        self.born: dict[int, str] = {}
+        self.also(pids)
+
+    def also(self, pids: set[int]) -> None:
+        self.born |= {pid: birth(pid) for pid in pids if not self.born.get(pid)}
 
     @property
     def alive(self) -> list[int]:
@@ -90,6 +94,7 @@ class TwoNodes:
         from ray.cluster_utils import Cluster
 
         self.others = set(family(os.getpid()))
+        self.processes = Processes(set())
         self.cluster = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": HERE}
         )
@@ -104,12 +109,13 @@ class TwoNodes:
         while len(self.nodes) < 2:
             self.nodes.append(self.cluster.add_node(num_cpus=1, node_ip_address=HERE, wait=False))
         self.cluster.wait_for_nodes(PATIENCE)
+        self.processes.also(set(family(os.getpid())) - self.others)
 
     def close(self) -> None:
         """End it, and see that nothing is left."""
-        processes = Processes(set(family(os.getpid())) - self.others)
+        self.processes.also(set(family(os.getpid())) - self.others)
         self.cluster.shutdown()
-        left = processes.end()
+        left = self.processes.end()
         assert not left, f"Ray left the processes {left}"
         with socket.socket() as port:
             port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -24,6 +24,11 @@ from fedmap.values import ALIGNMENT
 Packed = tuple[bytes, list[NDArray[np.uint8]]]
 SECONDS_TO_ANSWER = 5.0  # until an address counts as silent
 MOST_DEATHS = 5  # without any work done in between
+FOR_A_LOCAL_ONE = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # with it the loopback address is not replaced
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "15",  # until all ends after a kill of the driver
+}
 ON_ONE_CORE = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}  # of whichever node
 
 
@@ -43,10 +48,9 @@ def connected(address: str | None, cores: int) -> Iterator[ModuleType]:
     """Ray, connected with the cluster at the address, or with a local one that has so many cores
     and goes with this process. Inside another `connected`, or where the caller has called
     `ray.init`, it is that connection."""
-    if address is None:
-        # Nobody else can reach a local one; Ray reads these when it is imported.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address is None:  # Ray reads these when it is imported
+        for name, value in FOR_A_LOCAL_ONE.items():
+            os.environ.setdefault(name, value)
     ray = the_ray()
     if ray.is_initialized():
         yield ray

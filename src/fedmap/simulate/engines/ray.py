@@ -99,7 +99,8 @@ class RayEngine:
     def _share(self, waiting: list[int]) -> list[int]:
         """The next tasks of a call, taken from those that wait: many at first, because every call
         has its price, and one at the end, so that all workers end together."""
-        size = max(len(waiting) // (2 * len(self._ready)), 1)
+        workers = len(self._ready) + len(self._starting)
+        size = max(len(waiting) // (2 * workers), 1)
         some = waiting[:size]
         del waiting[:size]
         return some

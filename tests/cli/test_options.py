@@ -136,7 +136,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
     call("study joint")
     call(
         "study joint --scale smoke --columns a;b --methods map,fedavg --defaults --seeds 1,2 "
-        "--data-dir files --workers 3 --out o --runs r --plan --report --quiet"
+        "--data-dir files --workers 3 --engine ray --ray-address auto "
+        "--out o --runs r --plan --report --quiet"
     )
     plain = {
         "columns": [],
@@ -144,6 +145,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
         "seeds": [0],
         "defaults_only": False,
         "workers": cores(),
+        "engine": "auto",
+        "ray_address": None,
         "data_dir": None,
     }
     chosen = {
@@ -152,11 +155,28 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
         "seeds": [1, 2],
         "defaults_only": True,
         "workers": 3,
+        "engine": "ray",
+        "ray_address": "auto",
         "data_dir": "files",
     }
     assert calls == [
         ("joint", "small", plain, Path("studies"), Path("runs"), False, False, False),
         ("joint", "smoke", chosen, Path("o"), Path("r"), True, True, True),
+    ]
+
+
+def test_resume_takes_another_engine(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("out").mkdir()
+    Path("out/run.toml").write_text('engine = "ray"\nray_address = "10.0.0.1:6379"\n')
+    seen: list[Any] = []
+    monkeypatch.setattr(train, "one_run", lambda settings, *rest: seen.append(settings))
+    call("resume out")
+    call("resume out --engine fork")
+    call("resume out --ray-address auto")
+    assert [(settings.engine, settings.ray_address) for settings in seen] == [
+        ("ray", "10.0.0.1:6379"),
+        ("fork", "10.0.0.1:6379"),
+        ("ray", "auto"),
     ]
 
 

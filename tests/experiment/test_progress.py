@@ -118,6 +118,17 @@ def test_work_that_is_skipped_counts_as_done_without_speeding_up_the_rest() -> N
     assert seen[0].seconds_left == pytest.approx(5)
 
 
+def test_pieces_that_go_on_at_once_count_each_for_what_is_left_of_it() -> None:
+    first, second = Fake("a", steps=2), Fake("b", steps=2)
+    watch, seen = watched([(first, 2), (second, 2), (Fake("c"), 4)], clock(0, 1, 2, 3))
+    on_first, on_second = watch.of(first), watch.of(second)
+    on_first(1, "")
+    on_second(1, "")
+    on_second(2, "")
+    assert [progress.share for progress in seen] == pytest.approx([1 / 8, 2 / 8, 3 / 8])
+    assert [progress.seconds_left for progress in seen] == pytest.approx([7, 6, 5])
+
+
 def test_the_watch_knows_how_many_pieces_there_are() -> None:
     pieces = [(Fake(name), 1.0) for name in "abc"]
     watch, seen = watched(pieces, clock(0, 1))

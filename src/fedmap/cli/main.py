@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedmap.cli import data, flower, options
-from fedmap.cli.options import Json, Out, Quiet, Workers, takes
+from fedmap.cli.options import Engine, Json, Out, Quiet, RayAddress, Workers, takes
 from fedmap.cli.parsing import cores, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
 
@@ -73,6 +73,8 @@ def run(
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
     workers: Workers = None,
+    engine: Engine = None,
+    ray_address: RayAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -89,8 +91,9 @@ def resume(
             f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
             f"out={str(folder)!r}, resume=True)"
         )
-    settings = Settings.of(base | ({"workers": workers} if workers else {}))
-    one_run(settings, folder, True, quiet, as_json)
+    how = {"workers": workers, "engine": engine, "ray_address": ray_address}
+    given = {name: value for name, value in how.items() if value is not None}
+    one_run(Settings.of(base | given), folder, True, quiet, as_json)
 
 
 @app.command(rich_help_panel="Train")
@@ -190,6 +193,8 @@ def study(
     seeds: str,
     data_dir: str | None,
     workers: int | None,
+    engine: str | None,
+    ray_address: str | None,
     out: Path,
     runs: Path,
     plan: bool,
@@ -212,6 +217,8 @@ def study(
         "seeds": seed_list(seeds),
         "defaults_only": defaults,
         "workers": workers or cores(),
+        "engine": engine or "auto",
+        "ray_address": ray_address,
         "data_dir": data_dir,
     }
     with stoppable(runs, "the same command"):

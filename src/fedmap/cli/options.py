@@ -69,6 +69,18 @@ Workers = Annotated[
     int | None,
     option("--workers", "Processes (all cores); the result is the same for any number.", HOW),
 ]
+Engine = Annotated[
+    str | None, option("--engine", "What runs the clients: local, fork, ray or auto (auto).", HOW)
+]
+RayAddress = Annotated[
+    str | None,
+    option(
+        "--ray-address",
+        "A Ray cluster, e.g. 10.0.0.1:6379 or auto; all its cores are used (a local Ray, with "
+        "--workers cores).",
+        HOW,
+    ),
+]
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
@@ -221,9 +233,8 @@ class RunOptions:
     """How runs are carried out, and what is shown of them."""
 
     workers: Workers = None
-    engine: Annotated[
-        str | None, option("--engine", "What runs the clients: local, fork or auto (auto).", HOW)
-    ] = None
+    engine: Engine = None
+    ray_address: RayAddress = None
     kernels: Annotated[
         str | None,
         option(
@@ -272,6 +283,8 @@ class StudyOptions:
     seeds: Seeds = "0"
     data_dir: DataDir = None
     workers: Workers = None
+    engine: Engine = None
+    ray_address: RayAddress = None
     out: Annotated[Path, option("--out", "Folder for tables and figures (studies).", HOW)] = Path(
         "studies"
     )

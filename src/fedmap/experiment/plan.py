@@ -1,10 +1,14 @@
 """What is left of an experiment's work and how long it will take, and carrying it out."""
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from fedmap.experiment.runs import RunWork
+from fedmap.experiment.spread import spread
 from fedmap.experiment.work import OnStep, Work
+from fedmap.simulate.cluster import connected
 
 
 class Plan(NamedTuple):
@@ -34,7 +38,21 @@ def plan(work: Iterable[Work], root: Path) -> Plan:
 
 def carry_out(work: Iterable[Work], root: Path, on_step: Callable[[Work], OnStep]) -> None:
     """Do the work in its order, without what is done already. `on_step` gives for each piece the
-    function to call after its steps. Stopped at any moment, it can be started again."""
-    for piece in work:
-        if not piece.done(root):
-            piece.go(root, on_step(piece))
+    function to call after its steps. Stopped at any moment, it can be started again. On a Ray
+    cluster, runs are spread over the nodes first."""
+    work = list(work)
+    on_ray = {
+        piece.name: piece
+        for piece in work
+        if isinstance(piece, RunWork)
+        and piece.settings.engine_name == "ray"
+        and not piece.done(root)
+    }
+    with ExitStack() as stack:
+        for run in list(on_ray.values())[:1]:  # one connection for all
+            how = run.settings
+            ray = stack.enter_context(connected(how.ray_address, how.workers))
+            spread(list(on_ray.values()), root, on_step, ray)
+        for piece in work:
+            if not piece.done(root):
+                piece.go(root, on_step(piece))

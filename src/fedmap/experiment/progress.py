@@ -41,12 +41,15 @@ class Watch:
         self._began = clock()
         self._worked = 0.0  # weight of the steps that were seen
         self._total = sum(weight for _, weight in work)
+        self._left: dict[
+            int, float
+        ] = {}  # by the place of a piece of which a step was seen: its weight
 
     def of(self, work: Work) -> OnStep:
-        """The function to call after each step of this piece."""
+        """The function to call after each step of this piece. Several pieces may go on at once; one
+        before them of which no step was seen was done already."""
         place = next(i for i, (piece, _) in enumerate(self._work) if piece is work)
         weight_of_a_step = self._work[place][1] / work.steps
-        later = sum(weight for _, weight in self._work[place + 1 :])
         last: int | None = None
 
         def on_step(step: int, now: str) -> None:
@@ -54,7 +57,9 @@ class Watch:
             # work that was resumed begins with a later step than the first
             self._worked += weight_of_a_step * (1 if last is None else step - last)
             last = step
-            left = later + weight_of_a_step * (work.steps - step)
+            self._left[place] = weight_of_a_step * (work.steps - step)
+            later = sum(weight for _, weight in self._work[max(self._left) + 1 :])
+            left = sum(self._left.values()) + later
             seconds_left = (self._clock() - self._began) / self._worked * left
             share = 1 - left / self._total
             self._show(

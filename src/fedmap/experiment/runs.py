@@ -52,16 +52,25 @@ def by_round(on_step: OnStep) -> Callable[[dict[str, Any]], None]:
 
 
 class RunWork:
-    """One run, in the folder that `fedmap run` would give it."""
+    """One run, in the folder that `fedmap run` would give it. A federation is given where the
+    settings cannot lead to it."""
 
-    def __init__(self, settings: Settings, label: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, label: str | None = None, federation: Federation | None = None
+    ) -> None:
         self.settings = settings
         self.label = label or f"{settings.label} #{settings.seed}"
+        self._federation = federation
+
+    @property
+    def federation(self) -> Federation:
+        """The clients and their data."""
+        return self._federation or federation_of(self.settings)
 
     @cached_property
     def resolved(self) -> Settings:
         """The settings with what only the federation and the machine can say."""
-        return self.settings.resolved(federation_of(self.settings))
+        return self.settings.resolved(self.federation)
 
     @property
     def name(self) -> str:
@@ -83,11 +92,11 @@ class RunWork:
 
     def seconds_a_step(self) -> float:
         """How long a round takes, measured now on this machine."""
-        return seconds_a_round(self.resolved, federation_of(self.settings))
+        return seconds_a_round(self.resolved, self.federation)
 
     def go(self, root: Path, on_step: OnStep) -> None:
         """All rounds that are left. A run that diverges leaves a file that says so."""
-        run = Run(self.resolved, federation_of(self.settings), root / self.name)
+        run = Run(self.resolved, self.federation, root / self.name)
         try:
             run.go(True, by_round(on_step))
         except DivergenceError as sentence:

@@ -16,7 +16,7 @@ from fedmap.methods.base import (
     mean,
     register,
 )
-from fedmap.methods.resolve import find_method, full_name
+from fedmap.methods.resolve import file_of, find_method, full_name, take_file
 
 __all__ = [
     "METHODS",
@@ -27,10 +27,12 @@ __all__ = [
     "Predictor",
     "Server",
     "Upload",
+    "file_of",
     "find_method",
     "full_name",
     "mean",
     "register",
+    "take_file",
 ]
 
 for _module in iter_modules(__path__):

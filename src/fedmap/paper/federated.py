@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fedmap.experiment.runs import RunWork
 from fedmap.paper.study import Choice, Row, Scale
 from fedmap.simulate.result import STEADY
-from fedmap.simulate.settings import Settings
+from fedmap.simulate.settings import NO_NUMBERS, Settings
 
 
 class Column(NamedTuple):
@@ -79,7 +79,8 @@ class FederatedRun(RunWork):
     def __init__(self, choice: Choice, column: str, group: str = "default", **given: Any) -> None:
         self.column = column
         self.group = group
-        settings = Settings.of({"workers": choice.workers, "data_dir": choice.data_dir} | given)
+        how = {name: getattr(choice, name) for name in NO_NUMBERS}
+        settings = Settings.of(how | given)
         more = "" if group == "default" else f" ({group})"
         super().__init__(settings, f"{settings.label}{more} {column} #{settings.seed}")
 

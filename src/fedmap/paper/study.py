@@ -33,6 +33,8 @@ class Choice:
     # each method with its default parameters alone, where a study has the paper's three groups
     defaults_only: bool = False
     workers: int = 1
+    engine: str = "auto"
+    ray_address: str | None = None
     data_dir: str | None = None
 
 

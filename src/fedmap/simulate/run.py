@@ -202,10 +202,7 @@ class Run:
 
 def chosen_engine(setup: Setup, store: StateStore) -> Engine:
     """The engine that the settings ask for."""
-    name = setup.settings.engine
-    if name == "auto":
-        name = "local" if setup.settings.workers == 1 else "fork"
-    return ENGINES[name](setup, store)
+    return ENGINES[setup.settings.engine_name](setup, store)
 
 
 def remove_own(path: Path, process: int) -> None:

@@ -18,7 +18,8 @@ from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
-NO_NUMBERS = {"workers", "engine", "data_dir"}  # how a run is carried out; they change no number
+# how a run is carried out; they change no number
+NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir"}
 
 
 class Settings(Training):
@@ -66,7 +67,13 @@ class Settings(Training):
         "auto", description="small convolutions by native code or by PyTorch"
     )
     engine: str = Field(
-        "auto", description="what runs the clients: local, fork, or auto for what the workers need"
+        "auto",
+        description="what runs the clients: local, fork, ray, or auto for what the workers need",
+    )
+    ray_address: str | None = Field(
+        None,
+        description="address of a Ray cluster, e.g. 10.0.0.1:6379 or auto, of which all cores are "
+        "used; a local one with as many cores as workers is started if not given",
     )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
@@ -98,6 +105,13 @@ class Settings(Training):
         return re.sub(
             r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}"
         )
+
+    @property
+    def engine_name(self) -> str:
+        """The engine; `auto` is what the address and the workers need."""
+        if self.engine != "auto":
+            return self.engine
+        return "ray" if self.ray_address else "local" if self.workers == 1 else "fork"
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""

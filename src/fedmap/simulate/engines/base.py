@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fedmap.errors import FedmapError
+from fedmap.errors import DivergenceError, FedmapError
 from fedmap.registry import Registry
 from fedmap.simulate.store import StateStore
 from fedmap.simulate.tasks import Reply, Setup, TaskName, do
@@ -40,6 +40,15 @@ def do_and_keep(
     return reply._replace(state={})
 
 
+def longest_first(setup: Setup, task: TaskName, keys: Sequence[int]) -> list[int]:
+    """The keys in the order to begin them: a long task that starts last would leave the other
+    workers waiting."""
+    if task == "evaluate":
+        return list(keys)
+    samples = setup.federation.sizes
+    return sorted(keys, key=lambda key: -samples[key])
+
+
 def failure(task: TaskName, round: int, key: int, reason: str) -> FedmapError:
     """The sentence for a task that did not come to its end."""
     what = f"part {key} of the global test set" if task == "evaluate" else f"client {key}"
@@ -49,3 +58,18 @@ def failure(task: TaskName, round: int, key: int, reason: str) -> FedmapError:
 def failed(task: TaskName, round: int, key: int) -> FedmapError:
     """The same, with the traceback of what is being handled."""
     return failure(task, round, key, traceback.format_exc())
+
+
+def in_words(wrong: Exception) -> tuple[str, str]:
+    """What went wrong in a task, as two words for another process: the kind, and the text."""
+    if isinstance(wrong, FedmapError):
+        kind = "diverged" if isinstance(wrong, DivergenceError) else "sentence"
+        return kind, str(wrong)
+    return "traceback", "".join(traceback.format_exception(wrong))
+
+
+def from_words(kind: str, text: str, task: TaskName, round: int, key: int) -> FedmapError:
+    """The error that `in_words` told of."""
+    if kind == "traceback":
+        return failure(task, round, key, text)
+    return DivergenceError(text) if kind == "diverged" else FedmapError(text)

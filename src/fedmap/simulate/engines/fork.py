@@ -6,15 +6,21 @@ import multiprocessing
 import os
 import signal
 import struct
-import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 
 import torch
 
-from fedmap.errors import DivergenceError, FedmapError
-from fedmap.simulate.engines.base import ENGINES, do_and_keep, failure
+from fedmap.errors import FedmapError
+from fedmap.simulate.engines.base import (
+    ENGINES,
+    do_and_keep,
+    failure,
+    from_words,
+    in_words,
+    longest_first,
+)
 from fedmap.simulate.memory import Memory
 from fedmap.simulate.store import StateStore
 from fedmap.simulate.tasks import Reply, Setup, TaskName
@@ -34,7 +40,7 @@ class ForkEngine:
     clients leave into the store themselves."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
-        self._samples = setup.federation.sizes
+        self._setup = setup
         self._down, self._keys = Memory(), Memory()
         self._outboxes = [Memory() for _ in range(setup.settings.workers)]
         self._pipes: list[Connection] = []
@@ -52,14 +58,13 @@ class ForkEngine:
 
     def ready(self) -> range:
         """Everybody."""
-        return range(len(self._samples))
+        return range(len(self._setup.federation))
 
     def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
         """Run one task for each key."""
         layout = Layout.of(down)
         layout.write(down, self._down.room(layout.nbytes))
-        # The longest task first: a long one that starts last would leave the other workers waiting.
-        order = keys if task == "evaluate" else sorted(keys, key=lambda k: -self._samples[k])
+        order = longest_first(self._setup, task, keys)
         self._keys.offer(b"".join(KEY.pack(key) for key in order))
         for pipe, outbox in zip(self._pipes, self._outboxes, strict=True):
             KEY.pack_into(outbox.room(KEY.size), 0, NO_KEY)
@@ -83,12 +88,8 @@ class ForkEngine:
             kind, answer = self._pipes[worker].recv()
         except (EOFError, ConnectionResetError):
             raise self._died(worker, task, round) from None
-        if kind == "sentence":
-            raise FedmapError(answer)
-        if kind == "diverged":
-            raise DivergenceError(answer)
-        if kind == "traceback":
-            raise failure(task, round, self._key(worker), answer)
+        if kind != "done":
+            raise from_words(kind, answer, task, round, self._key(worker))
         return [self._read(worker, *one) for one in answer]
 
     def _read(
@@ -139,7 +140,7 @@ def _work(
         other.close()  # else the pipe's end would never be seen after the parent's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     torch.set_num_threads(1)
-    _keep_memory()
+    keep_memory()
     try:
         while True:
             task, round, layout = pipe.recv()
@@ -154,11 +155,8 @@ def _work(
                     places, end = _put(outbox, end, reply)
                     done.append((key, reply.numbers, places))
                 pipe.send(("done", done))
-            except FedmapError as sentence:
-                diverged = isinstance(sentence, DivergenceError)
-                pipe.send(("diverged" if diverged else "sentence", str(sentence)))
-            except Exception:
-                pipe.send(("traceback", traceback.format_exc()))
+            except Exception as wrong:
+                pipe.send(in_words(wrong))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -176,7 +174,7 @@ def _put(outbox: Memory, end: int, reply: Reply) -> tuple[list[tuple[Layout, int
     return places, end
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Let the C library keep what is freed, up to a bound, for the next step: large activations
     would else go back to the system and come again page by page, up to a quarter of a deep net's
     time."""

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fedmap
+from fedmap import values
 from fedmap.experiment import spread
 from fedmap.experiment.progress import Progress
 from fedmap.federation import Federation
@@ -143,9 +144,15 @@ def federation() -> Federation:
 
 
 def bits(folder: Path) -> dict[str, Any]:
-    """All that a finished run has left, without what a clock says and where it was run."""
+    """All that a finished run has left, without what a clock says, where it was run, and what its
+    method is called."""
+
+    def content(path: Path) -> bytes:
+        tensors = path.suffix == ".safetensors"
+        return values.save(values.load(path)) if tensors else path.read_bytes()
+
     found: dict[str, Any] = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
+        path.relative_to(folder).as_posix(): content(path)
         for path in folder.rglob("*")
         if path.is_file() and path.name not in ("run.toml", "rounds.jsonl")
     }

@@ -17,7 +17,7 @@ from fedmap import values
 from fedmap.errors import FedmapError
 from fedmap.flower import records
 from fedmap.flower.server_app import serve
-from fedmap.flower.terms import Answer, Order
+from fedmap.flower.terms import Answer, Offer, Order, agree, unfit
 from fedmap.methods import METHODS
 from fedmap.simulate.result import Result
 from fedmap.simulate.round import play_round
@@ -414,3 +414,30 @@ def test_a_message_that_is_no_order_is_refused_at_the_site(three: DirectGrid) ->
     answer = three.ask(OSLO, Message(RecordDict(), dst_node_id=OSLO, message_type="train"))
     assert answer is not None
     assert "no Order of this version" in records.words(answer.content, Answer).reason
+
+
+def test_a_site_without_native_kernels_cannot_join_a_run_that_has_them() -> None:
+    here = Offer(
+        site="oslo", classes=("a",), shape=(3,), kind="float32", mean=(), std=(), native=True
+    )
+    other = here.model_copy(update={"site": "bergen", "native": False})
+    assert agree([here, here]).kernels == "native"
+    assert agree([here, other]).kernels == "torch"
+    assert "site bergen has no native kernels" in unfit(other, agree([here]))
+    assert unfit(other, agree([here], choice="torch")) == ""
+    with pytest.raises(FedmapError, match="kernels = 'native', but bergen has none"):
+        agree([here, other], choice="native")
+
+
+def test_a_name_that_could_be_a_path_is_refused_at_the_server_too(
+    three: DirectGrid, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def rename(message: Message, node: int) -> Message:
+        if node == OSLO and "site" in str(message.content.config_records["fedmap"]["json"]):
+            offer = records.words(message.content, Offer)
+            message.content = records.message(offer.model_copy(update={"site": "../oslo"}))
+        return message
+
+    three.on_answer = rename
+    serve(three, config(tmp_path))
+    assert "node 100 is refused" in capfd.readouterr().out

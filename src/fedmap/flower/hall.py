@@ -5,9 +5,10 @@ import time
 
 from fedmap.errors import FedmapError
 from fedmap.flower import records
+from fedmap.flower.keys import check_site_name
 from fedmap.flower.link import Link
 from fedmap.flower.sites import Members
-from fedmap.flower.terms import Hello, Offer, Terms
+from fedmap.flower.terms import Hello, Offer, unfit
 
 WAIT = 0.5  # seconds between two looks for sites
 
@@ -110,6 +111,7 @@ class Hall:
                 offer = records.words(content, Offer)
                 if offer.reason:
                     raise FedmapError(offer.reason)
+                check_site_name(offer.site)
             except FedmapError as wrong:
                 self._refuse(node, str(wrong))
             else:
@@ -132,15 +134,3 @@ class Hall:
     def _refuse(self, node: int, reason: str) -> None:
         self._refused.add(node)
         self.say(f"node {node} is refused: {reason}")
-
-
-def unfit(offer: Offer, terms: Terms) -> str:
-    """Why a site's samples cannot take the form of the terms, as far as the offer tells."""
-    gray = len(offer.shape) == 3 and offer.shape[0] in (1, terms.shape[0])
-    same = offer.shape == terms.shape if len(terms.shape) == 1 else gray
-    if offer.kind != terms.kind or len(offer.shape) != len(terms.shape) or not same:
-        return (
-            f"site {offer.site} has samples {offer.kind} {offer.shape}, the federation "
-            f"{terms.kind} {terms.shape}"
-        )
-    return ""

@@ -13,17 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
 from fedmap.data.own.arrays import IMAGES
-from fedmap.errors import FedmapError
 from fedmap.flower.engine import CountedRounds, FlowerEngine
 from fedmap.flower.hall import Hall
 from fedmap.flower.link import Link
 from fedmap.flower.sites import Members, Sites
-from fedmap.flower.terms import Offer, Terms, agree, fit
+from fedmap.flower.terms import Terms, agree, fit
 from fedmap.methods import METHODS
 from fedmap.params import checked
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
-from fedmap.simulate.settings import Settings, read_toml
+from fedmap.simulate.settings import Settings
 
 app = ServerApp()
 
@@ -70,12 +69,10 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Result:
         members.names.clear()
         members.nodes.clear()
         offers = hall.gather()
-        members.terms = agree(offers, hall.classes)
+        members.terms = agree(offers, hall.classes, settings.kernels)
         members.save()
-        settings = with_kernels(settings, offers)
         hall.say(f"{len(offers)} sites, {len(members.terms.classes)} classes: {hall.names}")
-    elif (out / "run.toml").exists():
-        settings = settings.model_copy(update={"kernels": kept_kernels(out)})
+    settings = settings.model_copy(update={"kernels": members.terms.kernels})
     sites = Sites(members.terms, members.names, test=test_data(options, members.terms))
     counted = CountedRounds()
     run = Run(
@@ -107,19 +104,6 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
     own_settings = {"data": "sites", "params": params, "min_clients": options.min_sites}
     given = defaults | {"on_bad_upload": "skip"} | flat | own_settings
     return options, Settings.of(given)
-
-
-def with_kernels(settings: Settings, offers: list[Offer]) -> Settings:
-    """Native kernels only where all sites have them: they differ from PyTorch's in bits."""
-    without = [offer.site for offer in offers if not offer.native]
-    if settings.kernels == "native" and without:
-        raise FedmapError(f"kernels = 'native', but {', '.join(without)} has none")
-    return settings.model_copy(update={"kernels": "torch"}) if without else settings
-
-
-def kept_kernels(out: Path) -> str:
-    """What the run was begun with."""
-    return str(read_toml(out / "run.toml")["kernels"])
 
 
 def test_data(options: Options, terms: Terms) -> Dataset | None:

@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from fedmap import kernels
 from fedmap.data.dataset import Dataset
 from fedmap.data.own.arrays import IMAGES, VECTORS, natural, resize
 from fedmap.errors import FedmapError
@@ -53,6 +54,7 @@ class Terms(Record):
     kind: Kind
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    kernels: kernels.Kind
 
 
 class Order(Record):
@@ -98,9 +100,11 @@ def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
     )
 
 
-def agree(offers: list[Offer], classes: tuple[str, ...]) -> Terms:
+def agree(
+    offers: list[Offer], classes: tuple[str, ...] = (), choice: kernels.Choice = "auto"
+) -> Terms:
     """The terms that all offers fit in: the union of the classes unless they are given, color if
-    any site has color, and one size."""
+    any site has color, one size, and native kernels if all have them."""
     first = offers[0]
     for other in offers[1:]:
         if (other.kind, len(other.shape)) != (first.kind, len(first.shape)) or (
@@ -115,8 +119,34 @@ def agree(offers: list[Offer], classes: tuple[str, ...]) -> Terms:
     return Terms(
         classes=classes or (first.classes if len(lists) == 1 else tuple(union)),
         kind=first.kind,
+        kernels=_common_kernels(offers, choice),
         **_common_pixels(offers),
     )
+
+
+def _common_kernels(offers: list[Offer], choice: kernels.Choice) -> kernels.Kind:
+    """Native kernels and PyTorch's differ in bits, so all use the same."""
+    without = [one.site for one in offers if not one.native]
+    if choice == "native" and without:
+        raise FedmapError(f"kernels = 'native', but {', '.join(without)} has none")
+    return "torch" if choice == "torch" or without else "native"
+
+
+def unfit(offer: Offer, terms: Terms) -> str:
+    """Why a site cannot join, as far as its offer tells; nothing if it can."""
+    gray = len(offer.shape) == 3 and offer.shape[0] in (1, terms.shape[0])
+    same = offer.shape == terms.shape if len(terms.shape) == 1 else gray
+    if offer.kind != terms.kind or len(offer.shape) != len(terms.shape) or not same:
+        return (
+            f"site {offer.site} has samples {offer.kind} {offer.shape}, the federation "
+            f"{terms.kind} {terms.shape}"
+        )
+    if terms.kernels == "native" and not offer.native:
+        return (
+            f"site {offer.site} has no native kernels, which this run has been begun with; "
+            'a run with kernels="torch" takes it'
+        )
+    return ""
 
 
 def _common_pixels(offers: list[Offer]) -> dict[str, Any]:

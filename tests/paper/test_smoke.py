@@ -24,7 +24,6 @@ FEW: dict[str, dict[str, Any]] = {
     "fairness": {"columns": ["fashion-mnist/mlp"]},
     "femnist": {"columns": ["Q=0.1, E=2"], "methods": ["fedavg", "map"]},
 }
-CENTRAL = ["missing-features", "proxy-drift", "partial-classes", "two-client-demo"]
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +109,6 @@ def test_a_study_that_is_half_done_reports_what_there_is(tmp_path: Path) -> None
         carry_out(study.work(choice)[:1], tmp_path, nothing)
         report = study.report(study.collect(choice, tmp_path))
         assert [len(table.lines) for table in report.tables.values()] == [1]
-
-
-@pytest.mark.parametrize("name", CENTRAL)
-def test_the_papers_scale_cuts_nothing_and_the_others_say_what(name: str) -> None:
-    study = STUDIES[name]
-    assert study.cuts("paper") == []
-    assert any("training images" in cut for cut in study.cuts("small"))
-    assert any("fashion-mini" in cut for cut in study.cuts("smoke"))
 
 
 def test_a_page_says_how_much_smaller_the_study_is() -> None:

@@ -5,13 +5,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.missing_features import point
-from fedmap.paper.figures.two_client_demo import METHODS, Demo, accuracies, drops, findings
+from fedmap.paper.figures.two_client_demo import (
+    METHODS,
+    Demo,
+    accuracies,
+    drops,
+    findings,
+    named,
+)
 from fedmap.paper.finding import Verdict
 from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row, from_csv
+from fedmap.simulate.engines.local import LocalEngine
+from fedmap.simulate.round import play_round
+from fedmap.simulate.store import FileStore
 
 STUDY = STUDIES["two-client-demo"]
 FEDAVG, LARGE, SMALL = METHODS
@@ -287,6 +298,20 @@ def test_a_demo_stopped_after_any_round_goes_on_to_the_same_bytes(
         work.go(tmp_path, stop)
     work.go(tmp_path, lambda number, message: None)
     assert (tmp_path / work.name / "measured.csv").read_bytes() == whole[0]
+
+
+def test_the_rounds_are_the_simulators_with_what_each_client_keeps() -> None:
+    setup = demos("smoke")[1].setup
+    store = FileStore(setup.method.client_state(setup.initial), 2)
+    engine, state = LocalEngine(setup, store), setup.method.start(setup.initial)
+    work = demos("smoke")[1]
+    left = work.begin()
+    for number in (1, 2, 3):
+        state = play_round(setup, engine, number, state).state
+        left = work.step(number, left).values
+    expected = named("server", state) | named("A", store[0]) | named("B", store[1])
+    assert left.keys() == expected.keys()
+    assert all(torch.equal(left[name], value) for name, value in expected.items())
 
 
 def test_the_global_accuracy_of_a_round_is_told_in_per_cent(

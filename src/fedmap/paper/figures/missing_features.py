@@ -136,12 +136,10 @@ class View:
     def looseness(self) -> float:
         """Mean distance of features from their class's center, beside the mean norm of the centers:
         0 is most compact."""
-        centers = [points.mean(0) for points in self.features.values()]
-        spread = [
-            np.linalg.norm(points - center, axis=1).mean()
-            for center, points in zip(centers, self.features.values(), strict=True)
-        ]
-        return float(np.mean(spread) / np.mean([np.linalg.norm(center) for center in centers]))
+        every = self.features.values()
+        spread = [np.linalg.norm(points - points.mean(0), axis=1).mean() for points in every]
+        norms = [np.linalg.norm(points.mean(0)) for points in every]
+        return float(np.mean(spread) / np.mean(norms))
 
 
 def coordinates(rows: list[Row]) -> NDArray[np.float64]:
@@ -175,7 +173,6 @@ def draw(axes: Axes, view: View) -> None:
     axes.set_xlabel("feature 1", fontsize=8)
     axes.set_ylabel("feature 2", fontsize=8)
     axes.margins(0.05)
-    axes.autoscale_view()
 
 
 def draw_proxy(

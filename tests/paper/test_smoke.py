@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from fedmap.cli.main import app
@@ -15,6 +16,7 @@ from fedmap.paper.claims import ORDER
 from fedmap.paper.figures import parameters
 from fedmap.paper.report import as_page, bullets, write_report
 from fedmap.paper.study import Report, from_csv
+from fedmap.report.table import Table
 
 # Fewer runs than the scale has, so that a test takes seconds.
 FEW: dict[str, dict[str, Any]] = {
@@ -117,6 +119,12 @@ def test_a_page_says_how_much_smaller_the_study_is() -> None:
     smaller = as_page(study, "stem", ["2 epochs", "lenet"], report)
     assert smaller == f"{about}Smaller than the paper: 2 epochs, lenet.\n\n- One note.\n"
     assert as_page(study, "stem", [], report) == f"{about}At the paper's scale.\n\n- One note.\n"
+
+
+def test_a_page_has_its_tables_with_captions_and_its_figures_beside_it() -> None:
+    table = Table("Accuracy in %", ["a"], [["1"]])
+    page = as_page(STUDIES["fairness"], "stem", [], Report({"t": table}, {"f": Figure()}))
+    assert page.endswith("\n\n**Accuracy in %**\n\n| a |\n| --- |\n| 1 |\n\n\n![f](stem-f.png)\n")
 
 
 def test_a_stopped_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

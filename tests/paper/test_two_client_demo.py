@@ -1,11 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.missing_features import point
@@ -16,6 +18,7 @@ from fedmap.paper.figures.two_client_demo import (
     drops,
     findings,
     named,
+    segments,
 )
 from fedmap.paper.finding import Verdict
 from fedmap.paper.report import size_in_words
@@ -100,6 +103,17 @@ def test_map_has_its_alpha() -> None:
     assert alphas == [None, 0.9, 0.1]
 
 
+def test_the_planes_are_of_the_download_of_client_a_and_of_the_aggregate() -> None:
+    work = demos("smoke")[0]
+    down, a, b, whole = ({"model": n * work.begin()["server.model"]} for n in (1, 2, 3, 4))
+    replies = [SimpleNamespace(up=up) for up in (a, b)]
+    played: Any = SimpleNamespace(round=1, down=down, replies=replies, state=whole)
+    rows = [r for r in work.views(played) if (r["kind"], r["class"]) == ("proxy", 0)]
+    first = rows[0]["x"]
+    sizes = {r["moment"]: r["x"] / first for r in rows}
+    assert sizes == pytest.approx({"download": 1, "local": 2, "aggregate": 4}, rel=1e-2)
+
+
 def test_a_round_takes_as_long_as_both_clients_steps_and_a_tenth_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -147,6 +161,13 @@ def test_solid_lines_are_rounds_and_dotted_ones_the_next_downloads() -> None:
         "Round 2: after client A's training",
         "Round 2: aggregated, every class",
     ]
+
+
+def test_a_dotted_line_goes_from_a_personal_model_to_the_next_download() -> None:
+    axes = Figure().subplots()
+    segments(axes, [10.0, 50.0, 97.0], [90.0, 95.0, 99.0])
+    dotted = [line.get_xydata() for line in axes.lines if line.get_linestyle() == ":"]
+    assert np.allclose(np.array(dotted), [[[1.6, 90.0], [2.0, 50.0]], [[2.6, 95.0], [3.0, 97.0]]])
 
 
 def test_the_planes_are_of_the_first_seed() -> None:

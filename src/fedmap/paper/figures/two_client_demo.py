@@ -242,7 +242,8 @@ def figure(rows: list[Row]) -> Figure:
     drawn = Figure(figsize=(14, 3.5 * len(methods) + 0.4), layout="constrained")
     widths = {"width_ratios": [1] * len(MOMENTS) + [1.15]}
     grid = drawn.subplots(len(methods), 1 + len(MOMENTS), squeeze=False, gridspec_kw=widths)
-    for method, line in zip(methods, grid, strict=True):
+    for i, method in enumerate(methods):
+        line = grid[i]
         for axes, (moment, title) in zip(line, MOMENTS.items(), strict=False):
             draw(axes, view(rows, method, moment, first))
             axes.set_title(f"Round {shown(rows)}: {title}", loc="left", fontsize=10)

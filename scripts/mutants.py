@@ -28,10 +28,17 @@ BY_NAME = [
     "tests/test_house.py::test_the_page_states_the_range_of_every_parameter",
     "tests/test_house.py::test_the_page_states_the_groups_of_the_paper",
 ]
+# Tests that run for each study of the paper by its name.
+BY_STUDY = [
+    "tests/paper/test_smoke.py::test_a_study_goes_from_plan_to_report_and_is_not_done_twice",
+    "tests/paper/test_study.py::test_a_scale_has_its_number_of_columns",
+]
 # Tests of what has no test of the same name.
 INSTEAD = {
     "methods/base.py": ["tests/test_own_method.py", "tests/methods/test_fedavg.py"],
     "methods/resolve.py": ["tests/test_own_method.py"],
+    "paper/groups.py": ["tests/paper/test_published.py"],
+    "paper/report.py": ["tests/paper/test_smoke.py"],
 }
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -43,13 +50,13 @@ OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 PAIRS = "min max, any all, mean sum, add_ sub_, mul_ div_, argmax argmin, floor ceil, zeros ones"
 NAMES = {a: b for pair in PAIRS.split(", ") for a, b in [pair.split(), pair.split()[::-1]]}
 LEFT_OUT = {"abs", "clone", "detach", "sqrt", "square"}  # x.clone() becomes x
-
-
 # Of a picture, what only looks different: no number depends on it.
 LOOKS = (
     "alpha arrowprops aspect box color dpi figsize fontsize frameon layout linewidth markersize "
     "ncols pad s squeeze weight width_ratios xytext zorder"
 )
+# The same in a dictionary, where alpha and weight may be a method's parameters.
+LOOKS_BY_NAME = [look for look in [*LOOKS.split(), "rotation"] if look not in ("alpha", "weight")]
 DECORATIONS = "annotate axhline axvline bare grid legend margins remove set_ text tick_params"
 
 
@@ -83,7 +90,7 @@ def changes(node: ast.AST) -> Iterator[str]:
         case ast.Call(func=ast.Attribute(value, name), args=[], keywords=[]) if name in LEFT_OUT:
             yield f"({ast.unparse(value)})"
         case ast.Attribute(value, name) if name in NAMES:
-            yield f"{ast.unparse(value)}.{NAMES[name]}"
+            yield f"({ast.unparse(value)}).{NAMES[name]}"
         case ast.Name(name, ast.Load()) if name in NAMES:
             yield NAMES[name]
         case ast.Expr(ast.Call()) | ast.AugAssign() | ast.Raise():
@@ -102,16 +109,45 @@ def only_looks(node: ast.AST) -> bool:
     return False
 
 
-def parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and all that is in it, without types, decorators, texts and mere looks."""
-    if only_looks(node):
-        return
-    yield node
+def makes_no_difference(node: ast.AST) -> bool:
+    """What no test needs to notice: looks, a study's sizes at the scale of seconds, where any small
+    number would do, and the error of a method that every subclass replaces."""
+    match node:
+        case ast.Assign(targets=[ast.Name("SMOKE")]) | ast.Raise(ast.Name("NotImplementedError")):
+            return True
+    return only_looks(node)
+
+
+def entry_makes_no_difference(key: ast.AST | None, value: ast.AST) -> bool:
+    """The same of a dictionary's entry."""
+    match key, value:
+        case ast.Constant("smoke"), ast.Dict() | ast.Tuple():
+            return True
+        case ast.Constant(name), _:
+            return name in LOOKS_BY_NAME
+    return False
+
+
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    """What is directly in a node, without types, decorators and texts."""
     for name, value in ast.iter_fields(node):
-        if name not in ("annotation", "returns", "decorator_list"):
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
-                    yield from parts(child)
+        if name in ("annotation", "returns", "decorator_list"):
+            continue
+        found = value if isinstance(value, list) else [value]
+        if isinstance(node, ast.Dict) and name == "values":
+            entries = zip(node.keys, node.values, strict=True)
+            found = [value for key, value in entries if not entry_makes_no_difference(key, value)]
+        for child in found:
+            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
+                yield child
+
+
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all that is in it, without what makes no difference."""
+    if not makes_no_difference(node):
+        yield node
+        for child in inside(node):
+            yield from parts(child)
 
 
 def mutants(module: str) -> Iterator[Mutant]:
@@ -142,6 +178,8 @@ def tests_of(module: str) -> list[str]:
     tests = [str(test.relative_to(ROOT)) for test in sorted(found)]
     if folders == ["methods"] and tests:
         tests += [f"{test}[{name}]" for test in BY_NAME]
+    if folders[1:] in (["figures"], ["tables"]):
+        tests += [f"{test}[{name.replace('_', '-')}]" for test in BY_STUDY]
     return tests or INSTEAD.get(module) or [str(home)]
 
 

@@ -1,10 +1,14 @@
 """Rows as the studies collect them, written by hand."""
 
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fedmap.paper.study import Row
+from fedmap.simulate.result import summary
 
 RunRow = Callable[..., Row]
 Pair = tuple[float | None, float | None]
@@ -32,3 +36,39 @@ def run_row() -> RunRow:
         return row | where
 
     return build
+
+
+@pytest.fixture
+def finished_run() -> Callable[..., Any]:
+    """A run as a study sees it; its accuracies are by round, or by client after the last."""
+
+    def build(
+        accuracies: list[float], done: bool = True, diverged: bool = False, **where: Any
+    ) -> Any:
+        rounds = [
+            {"round": t, "global_accuracy": a, "personal_accuracy": a + 0.01}
+            for t, a in enumerate(accuracies, 1)
+        ]
+        final = summary(rounds) | {
+            "personal_accuracy_all_clients": 0.77777,
+            "personal_accuracy_per_client": accuracies,
+        }
+        settings = SimpleNamespace(label="map", method="map", seed=3, rounds=len(rounds))
+        run = SimpleNamespace(
+            column="fashion-mnist/mlp",
+            group="group 2",
+            settings=settings,
+            done=lambda root: done,
+            diverged=lambda root: diverged,
+            result=lambda root: SimpleNamespace(final=final, rounds=rounds),
+        )
+        vars(run).update(where)
+        return run
+
+    return build
+
+
+@pytest.fixture
+def reproduction() -> str:
+    """The page of the reproduction, as it is kept."""
+    return (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()

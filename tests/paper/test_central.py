@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from fedmap.data import load
 from fedmap.errors import FedmapError
 from fedmap.nets import build
-from fedmap.paper.central import Central
-from fedmap.paper.figures.partial_classes import target_accuracy
-from fedmap.paper.figures.proxy_drift import proxy_statistics
+from fedmap.paper import central
+from fedmap.paper.central import Central, shown_cuts
 from fedmap.paper.study import Row
 from fedmap.random import generator
 from fedmap.vector import Model
@@ -129,28 +128,71 @@ def test_a_loss_that_is_not_finite_is_an_error_with_advice(tmp_path: Path) -> No
         watched(lr=1e30).go(tmp_path, nothing)
 
 
+def test_a_step_tells_the_mean_loss_of_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 1.0, 0.5])
+    monkeypatch.setattr(central, "gradient_step", lambda *given: next(losses))
+    assert watched().step(1, watched().begin()).message == "loss 1.500"
+
+
+def test_a_model_is_measured_in_its_evaluation_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[bool] = []
+
+    def measure(work: Watched, epoch: int, model: Model, gradient: torch.Tensor) -> list[Row]:
+        modes.append(model.net.training)
+        return []
+
+    monkeypatch.setattr(Watched, "measure", measure)
+    work = watched(net="tiny-bn")
+    work.step(2, work.begin())
+    assert modes == [False]
+
+
 def test_threads_are_as_before_afterwards(tmp_path: Path) -> None:
     watched(epochs=1, threads=2).go(tmp_path, nothing)
     assert torch.get_num_threads() == 1
 
 
-def test_proxy_statistics_are_the_papers_formulas() -> None:
-    generator = torch.Generator().manual_seed(0)
-    w, g = torch.randn(2, 10, 7, generator=generator)
-    rows = {(r["what"], r["group"], r["class"]): r["value"] for r in proxy_statistics(4, w, g, 8)}
-    assert rows["norm", "observed", 7] == pytest.approx(float((w[7] ** 2).sum() ** 0.5), rel=1e-5)
-    assert rows["norm", "missing", 8] == pytest.approx(float((w[8] ** 2).sum() ** 0.5), rel=1e-5)
-    assert rows["gradient", "missing", 9] == pytest.approx(
-        float((g[9] ** 2).sum() ** 0.5), rel=1e-5
-    )
-    sets = {"O": range(8), "M": range(8, 10)}
-    for pair in ("O-O", "O-M", "M-M"):
-        a, b = (sets[letter] for letter in pair.split("-"))
-        expected = sum(float((w[i] - w[j]).norm()) for i in a for j in b) / (len(a) * len(b))
-        assert rows["distance", pair, None] == pytest.approx(expected, rel=1e-5)
+def test_a_folder_keeps_its_name_so_that_finished_work_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmap.kernels.resolve", lambda kind: "plain")
+    assert watched().name == "watched-fashion-mini-lenet-seed3-20b36119"
 
 
-def test_accuracy_on_targets_with_all_outputs_and_among_the_targets() -> None:
-    logits = torch.tensor([[3.0, 1, 9], [1, 2, 0], [0, 1, 5], [5, 1, 0]])
-    row = target_accuracy(logits, torch.tensor([0, 1, 2, 1]), 2)
-    assert row == {"targets": 2, "accuracy": 33.33, "accuracy_among_targets": 66.67}
+def test_an_epoch_takes_as_long_as_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watched, "seconds_a_batch", lambda work: 2.0)
+    assert watched().seconds_a_step() == 6.0  # 150 samples in batches of 64, the last one short
+
+
+def test_the_first_batch_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    durations, clock = iter([100.0, 1.0, 2.0, 6.0]), [0.0]
+
+    def gradient_step(*given: object) -> None:
+        clock[0] += next(durations)
+
+    monkeypatch.setattr(central, "gradient_step", gradient_step)
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    assert watched(batch=7).seconds_a_batch() == 3.0
+
+
+@pytest.mark.parametrize(
+    ("size", "cuts"),
+    [
+        ({"data": "mnist", "net": "vgg11", "epochs": 50}, []),
+        ({"data": "mnist", "net": "vgg11", "epochs": 9}, ["9 epochs instead of 50"]),
+        ({"data": "mnist", "net": "lenet", "epochs": 50}, ["lenet instead of vgg11"]),
+        (
+            {"data": "fashion-mini", "net": "vgg11", "epochs": 50, "samples": 1200},
+            [
+                "fashion-mini instead of the paper's data",
+                "1,200 training images of all classes together",
+            ],
+        ),
+    ],
+)
+def test_what_a_scale_cuts_is_told_in_words(size: dict[str, Any], cuts: list[str]) -> None:
+    assert shown_cuts(size, 50, "vgg11") == cuts
+
+
+def test_a_study_of_several_nets_tells_of_no_other_net() -> None:
+    assert shown_cuts({"data": "mnist", "epochs": 50}, 50) == []

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,7 +8,7 @@ from matplotlib.figure import Figure
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.fairness import changes
 from fedmap.paper.finding import Verdict
-from fedmap.paper.study import Row
+from fedmap.paper.study import Choice, Row
 
 FAIRNESS = STUDIES["fairness"]
 MLP, TFCNN = "fashion-mnist/mlp", "cifar-10/tfcnn"
@@ -54,12 +56,66 @@ def test_the_histogram_has_zero_as_an_edge_and_counts_clients() -> None:
     figure = FAIRNESS.report(clients([-3.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.5])).figures["histogram"]
     assert bars(figure) == {-4: 1, -2: 2, 0: 3, 2: 1}
     assert figure.axes[0].get_title(loc="left") == f"{MLP}, seed 0"
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2", "3", "1"]
 
 
-def test_bars_left_of_zero_have_another_color() -> None:
+def test_bars_left_of_zero_are_red_and_the_others_are_not() -> None:
     figure = FAIRNESS.report(clients([-3.5, -1.0, 0.5])).figures["histogram"]
-    left, middle, right = (bar.get_facecolor() for bar in figure.axes[0].patches)
-    assert left == middle != right
+    colors: list[Any] = [bar.get_facecolor() for bar in figure.axes[0].patches]
+    left, middle, right = colors
+    assert left == middle
+    assert left[0] > 2 * left[2]
+    assert right[2] > 2 * right[0]
+
+
+def test_a_bar_without_a_client_has_no_number() -> None:
+    figure = FAIRNESS.report(clients([0.5, 4.5])).figures["histogram"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "", "1"]
+
+
+def test_far_changes_have_wider_bars() -> None:
+    figure = FAIRNESS.report(clients([-1.0, 36.0])).figures["histogram"]
+    assert list(bars(figure)) == [4.0 * k for k in range(-1, 9)]
+
+
+def test_clients_that_all_stay_equal_have_a_bar_right_of_zero() -> None:
+    figure = FAIRNESS.report(clients([0.0, 0.0])).figures["histogram"]
+    assert bars(figure) == {0: 2}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shape"), [(1, (1, 1)), (2, (1, 2)), (3, (1, 3)), (4, (2, 2)), (5, (3, 2))]
+)
+def test_up_to_three_histograms_stand_side_by_side_and_more_in_pairs(
+    seeds: int, shape: tuple[int, int]
+) -> None:
+    rows = [row for seed in range(seeds) for row in clients([1.0], seed=seed)]
+    axes = FAIRNESS.report(rows).figures["histogram"].axes
+    place = axes[0].get_subplotspec()
+    assert len(axes) == seeds
+    assert place is not None
+    assert place.get_gridspec().get_geometry() == shape
+
+
+def test_without_a_change_the_figure_is_empty() -> None:
+    rows = [r for r in clients([1.0]) if r["method"] == "map"]
+    assert FAIRNESS.report(rows).figures["histogram"].axes == []
+
+
+def test_the_numbers_are_every_clients_accuracy_of_the_runs_that_ended(
+    finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [
+        finished_run([0.25, 0.123456]),
+        finished_run([0.5], diverged=True),
+        finished_run([0.5], done=False),
+    ]
+    monkeypatch.setattr(type(FAIRNESS), "work", lambda study, choice: runs)
+    where = {"column": MLP, "method": "map", "seed": 3}
+    assert FAIRNESS.collect(Choice("paper"), Path()) == [
+        where | {"client": 0, "accuracy": 25.0},
+        where | {"client": 1, "accuracy": 12.346},
+    ]
 
 
 def test_every_column_and_seed_has_its_histogram() -> None:

@@ -1,45 +1,30 @@
 """The numbers that a study takes from its runs."""
 
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from fedmap.paper import STUDIES
-from fedmap.paper.federated import SMOKE, FederatedRun, row, without_diverged
+from fedmap.paper.federated import (
+    SMOKE,
+    FederatedRun,
+    cut,
+    map_beside_fedavg,
+    row,
+    without_diverged,
+    words,
+)
 from fedmap.paper.study import Choice, Row
-from fedmap.simulate.result import summary
 
+FinishedRun = Callable[..., Any]
+MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
 # round by round; of the last ten the first is 0.5
 ACCURACIES = [0.9, 0.5, *[0.1] * 8, 0.3]
 
 
-def records(accuracies: list[float]) -> list[Row]:
-    return [
-        {"round": t, "global_accuracy": a, "personal_accuracy": a + 0.01}
-        for t, a in enumerate(accuracies, 1)
-    ]
-
-
-def finished(diverged: bool = False, column: str = "fashion-mnist/mlp") -> Any:
-    """A run as a study sees it, with every number different."""
-    rounds = records(ACCURACIES)
-    more = {"personal_accuracy_all_clients": 0.77777, "personal_accuracy_per_client": [0.25, 0.75]}
-    result = SimpleNamespace(final=summary(rounds) | more, rounds=rounds)
-    settings = SimpleNamespace(label="map", method="map", seed=3, rounds=len(rounds))
-    return SimpleNamespace(
-        column=column,
-        group="group 2",
-        settings=settings,
-        done=lambda root: True,
-        diverged=lambda root: diverged,
-        result=lambda root: result,
-    )
-
-
-def test_a_row_has_the_last_round_and_the_last_ten_rounds_in_per_cent() -> None:
-    assert row(finished(), Path()) == {
+def test_a_row_has_the_last_round_and_the_last_ten_rounds_in_per_cent(
+    finished_run: FinishedRun,
+) -> None:
+    assert row(finished_run(ACCURACIES), Path()) == {
         "column": "fashion-mnist/mlp",
         "method": "map",
         "group": "group 2",
@@ -54,8 +39,8 @@ def test_a_row_has_the_last_round_and_the_last_ten_rounds_in_per_cent() -> None:
     }
 
 
-def test_a_row_of_a_run_that_diverged_has_no_numbers() -> None:
-    found = row(finished(diverged=True), Path())
+def test_a_row_of_a_run_that_diverged_has_no_numbers(finished_run: FinishedRun) -> None:
+    found = row(finished_run(ACCURACIES, diverged=True), Path())
     assert found["outcome"] == "diverged"
     numbers = [name for name, value in found.items() if value is None]
     assert len(numbers) == 5
@@ -72,34 +57,31 @@ def test_a_group_that_diverged_once_is_left_out_everywhere() -> None:
     assert sentences == ["map (one) on c, seed 1, diverged; this group is left out."]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("fairness", [{"client": 0, "accuracy": 25.0}, {"client": 1, "accuracy": 75.0}]),
-        (
-            "femnist",
-            [
-                {"round": t, "global": round(100 * a, 2), "personal": round(100 * a + 1, 2)}
-                for t, a in enumerate(ACCURACIES, 1)
-            ],
-        ),
-    ],
-)
-def test_studies_of_clients_and_rounds_collect_per_cent(
-    name: str, expected: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = STUDIES[name]
-    runs = [finished(), finished(diverged=True)]
-    monkeypatch.setattr(type(study), "work", lambda study, choice: runs)
-    where = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3}
-    assert study.collect(Choice("paper"), Path()) == [where | numbers for numbers in expected]
-
-
 def test_a_run_that_diverges_is_marked_and_does_not_stop_the_study(tmp_path: Path) -> None:
     given: dict[str, Any] = {**SMOKE, "net": "mlp", "method": "fedavg"}
-    lost = FederatedRun(Choice("smoke"), "fashion-mnist/mlp", lr=1e8, **given)
+    lost = FederatedRun(Choice("smoke"), MLP, lr=1e8, **given)
     messages: list[str] = []
     lost.go(tmp_path, lambda step, message: messages.append(message))
     assert messages[-1] == "diverged"
     assert lost.done(tmp_path)
     assert row(lost, tmp_path)["outcome"] == "diverged"
+
+
+def test_the_small_scale_is_the_one_that_the_page_tells_of(reproduction: str) -> None:
+    assert f"Smaller than the paper: {', '.join(words(cut('small')))}, " in reproduction
+
+
+def test_a_run_is_called_by_its_method_group_column_and_seed() -> None:
+    given: dict[str, Any] = {**SMOKE, "net": "mlp", "method": "map", "seed": 4}
+    assert FederatedRun(Choice("smoke"), MLP, **given).label == f"map {MLP} #4"
+    grouped = FederatedRun(Choice("smoke"), MLP, "alpha 0.1", **given)
+    assert grouped.label == f"map (alpha 0.1) {MLP} #4"
+
+
+def test_variants_of_map_stand_beside_fedavg_in_every_column_with_every_seed() -> None:
+    choice = Choice("smoke", columns=(MLP, LENET), seeds=(0, 1))
+    runs = map_beside_fedavg(choice, {"a": {"alpha": 0.1}, "b": {"alpha": 0.2}})
+    found = [(r.column, r.settings.seed, r.settings.method, r.group) for r in runs]
+    three = [("fedavg", "default"), ("map", "a"), ("map", "b")]
+    assert found == [(c, s, *which) for c in (MLP, LENET) for s in (0, 1) for which in three]
+    assert [run.settings.params.get("alpha") for run in runs[:3]] == [None, 0.1, 0.2]

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -6,7 +8,8 @@ import pytest
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.femnist import curve, findings
 from fedmap.paper.finding import Verdict
-from fedmap.paper.study import Row
+from fedmap.paper.report import size_in_words
+from fedmap.paper.study import Choice, Row
 
 FEMNIST = STUDIES["femnist"]
 FIRST, SECOND = FEMNIST.columns[:2]
@@ -31,6 +34,31 @@ def test_work_is_the_chosen_fraction_and_epochs() -> None:
     assert (run.settings.fraction, run.settings.epochs) == (0.3, 5)
 
 
+def test_the_columns_are_the_papers_fractions_and_epochs() -> None:
+    assert FEMNIST.columns == [f"Q={q}, E={e}" for q in ("0.1", "0.3") for e in (2, 5, 10)]
+
+
+def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
+    assert size_in_words(FEMNIST.cuts("small")) in reproduction
+    assert FEMNIST.cuts("paper") == []
+
+
+def test_the_numbers_are_both_accuracies_of_each_round_of_the_runs_that_ended(
+    finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [
+        finished_run([0.25, 0.5]),
+        finished_run([0.5], diverged=True),
+        finished_run([0.5], done=False),
+    ]
+    monkeypatch.setattr(type(FEMNIST), "work", lambda study, choice: runs)
+    where = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3}
+    assert FEMNIST.collect(Choice("paper"), Path()) == [
+        where | {"round": 1, "global": 25.0, "personal": 26.0},
+        where | {"round": 2, "global": 50.0, "personal": 51.0},
+    ]
+
+
 def test_a_curve_is_the_mean_over_seeds_by_round() -> None:
     rows = rounds("map", [10.0, 20.0]) + rounds("map", [30.0, 50.0], seed=1)
     rows += rounds("fedavg", [0.0, 0.0]) + rounds("map", [0.0, 0.0], SECOND)
@@ -44,6 +72,9 @@ def test_the_table_has_the_last_round_and_the_mean_of_the_last_ten() -> None:
     table = FEMNIST.report(rounds("map", accuracies)).tables["femnist"]
     assert table.lines == [[FIRST, "MAP", "30.0", "16.0", "50.0", "36.0"]]
     assert table.caption == "FEMNIST, accuracy in %"
+    two = ("last round", "last 10")
+    heads = [f"{goal}, {two[0]}" for goal in ("global", "personal")]
+    assert table.head == ["column", "method", heads[0], two[1], heads[1], two[1]]
 
 
 def test_the_table_shows_what_is_there() -> None:
@@ -78,6 +109,23 @@ def test_every_column_has_its_place_in_the_figure() -> None:
     assert drawn == [0, 1, 2, 20, 21, 22, 3, 4, 5, 23, 24, 25]
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
     assert titles == list(FEMNIST.columns)
+    assert [axes.get_xlabel() for axes in figure.axes] == [""] * 9 + ["round"] * 3
+
+
+@pytest.mark.parametrize(("columns", "shape"), [(1, (2, 1)), (3, (2, 3)), (4, (4, 3))])
+def test_the_figure_is_no_larger_than_its_columns(columns: int, shape: tuple[int, int]) -> None:
+    rows = [r for column in FEMNIST.columns[:columns] for r in rounds("map", [1.0], column)]
+    axes = FEMNIST.report(rows).figures["curves"].axes
+    place = axes[0].get_subplotspec()
+    assert len(axes) == 2 * columns
+    assert place is not None
+    assert place.get_gridspec().get_geometry() == shape
+
+
+def test_all_curves_have_the_same_rounds_below_them() -> None:
+    rows = rounds("map", [1.0]) + rounds("map", [1.0] * 9, SECOND)
+    first, second, *_ = FEMNIST.report(rows).figures["curves"].axes
+    assert first.get_xlim() == second.get_xlim()
 
 
 def settings(first: int, above: list[float]) -> list[Row]:
@@ -138,3 +186,11 @@ def test_without_map_the_claim_is_not_tested() -> None:
     rows = rounds("fedavg", [50.0]) + rounds("fedrod", [51.0])
     assert EVERYWHERE.judge(rows).verdict is Verdict.NOT_TESTED
     assert findings(rows) == []
+
+
+def test_map_alone_is_not_better_than_anyone() -> None:
+    assert findings(rounds("map", [50.0])) == []
+
+
+def test_methods_that_never_meet_in_a_setting_are_not_compared() -> None:
+    assert findings(rounds("fedavg", [50.0]) + rounds("map", [51.0], SECOND)) == []

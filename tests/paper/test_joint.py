@@ -57,12 +57,37 @@ def test_ours_is_drawn_on_the_left_and_the_papers_on_the_right(run_row: RunRow) 
     assert (left.get_xlabel(), left.get_ylabel()) == ("global accuracy, %", "personal accuracy, %")
 
 
+def test_our_methods_have_another_mark_and_a_bold_name(run_row: RunRow) -> None:
+    rows = [run_row(m, (80.0 + i, 90.0)) for i, m in enumerate(("fedavg", "map", "scamap"))]
+    axes = JOINT.report(rows).figures["joint"].axes[0]
+    marks: list[Any] = list(axes.collections)
+    colors = [mark.get_facecolor().tolist() for mark in marks]
+    corners = [len(mark.get_paths()[0].vertices) for mark in marks]
+    assert colors[0] != colors[1] == colors[2]
+    assert corners[0] > corners[1] == corners[2]  # a circle and two diamonds
+    weights = {text.get_text(): text.get_fontweight() for text in axes.texts}
+    assert weights == {"FedAvg": "normal", "MAP": "bold", "ScaMAP": "bold"}
+
+
+def test_names_of_points_that_coincide_are_moved_up_and_down(run_row: RunRow) -> None:
+    methods = ("fedavg", "ditto", "moon", "map")
+    rows = [run_row(m, (80.0, 90.0)) for m in methods] + [run_row("fedrs", (90.0, 90.0))]
+    labels: list[Any] = list(JOINT.report(rows).figures["joint"].axes[0].texts)
+    a_line = 72 / 100 * 10  # ten pixels, in points
+    heights = sorted(label.xyann[1] for label in labels)
+    assert heights == pytest.approx([-a_line, 0, 0, a_line, 2 * a_line])
+    moved = [label.get_text() for label in labels if label.arrow_patch is not None]
+    assert len(moved) == 3
+    assert "FedRS" not in moved
+
+
 @pytest.mark.parametrize(
     ("points", "verdict", "better"),
     [
         ({"fedavg": (49.0, 49.0), "ditto": (49.0, 99.0), "scamap": (60, 60)}, "HOLDS", "none"),
         ({"fedavg": (49.0, 49.0), "ditto": (51.0, 51.0), "moon": (0, 0)}, "IN_PART", "ditto"),
         ({"fedavg": (51.0, 51.0), "ditto": (49.0, 51.0)}, "FAILS", "fedavg"),
+        ({"fedavg": (51.0, 50.0), "ditto": (50.0, 51.0)}, "HOLDS", "none"),
     ],
 )
 def test_nobody_is_above_map_in_both(

@@ -1,9 +1,22 @@
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.missing_features import OBSERVED, View, findings, point
+from fedmap.paper.figures.missing_features import (
+    OBSERVED,
+    POINTS,
+    View,
+    draw,
+    findings,
+    point,
+)
 from fedmap.paper.finding import Verdict
+from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["missing-features"]
@@ -25,6 +38,36 @@ def training(
     rows += [point("proxy", c, 2 * (c % 2 == 0), 2 * (c % 2)) for c in range(observed)]
     rows += [point("proxy", observed, *missing), point("accuracy", None, 90 + observed)]
     return [{"net": net, "observed": observed, "seed": seed} | row for row in rows]
+
+
+def test_the_printed_settings_at_the_papers_scale() -> None:
+    trainings: Any = STUDY.work(STUDY.choice("paper"))
+    assert [(t.net, t.classes) for t in trainings] == [
+        (n, c) for n in (RELU, PLAIN) for c in (8, 5, 2)
+    ]
+    assert {(t.data, t.epochs, t.lr, t.samples) for t in trainings} == {("mnist", 50, 0.01, None)}
+
+
+def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
+    assert size_in_words(STUDY.cuts("small")) in reproduction
+    assert STUDY.cuts("paper") == []
+
+
+def test_the_last_epoch_is_measured_on_the_observed_classes() -> None:
+    trainings: Any = STUDY.work(STUDY.choice("smoke"))
+    work = trainings[1]
+    model = work.fresh()
+    rows = work.measure(work.epochs, model, torch.zeros(0))
+    x, y = work.test_data()
+    with torch.inference_mode():
+        features, right = model.features(x), model(x).argmax(1) == y
+    assert rows[-1] == point("accuracy", None, 100 * int(right.sum()) / len(y))
+    dots = [(r["class"], r["x"], r["y"]) for r in rows if r["kind"] == "feature"]
+    expected = [(c, *h.tolist()) for c in range(5) for h in features[y == c][:POINTS]]
+    assert np.allclose(dots, expected, atol=1e-4)
+    proxies = [(r["class"], r["x"], r["y"]) for r in rows if r["kind"] == "proxy"]
+    weights = model.net.classifier.weight.tolist()
+    assert proxies == [(c, round(w[0], 4), round(w[1], 4)) for c, w in enumerate(weights)]
 
 
 def test_a_view_tells_observed_from_missing_classes() -> None:
@@ -55,6 +98,12 @@ def test_the_center_counts_every_class_once() -> None:
     assert View(rows, {0, 1}).against() == [pytest.approx(-(0.5**0.5))]
 
 
+def test_the_center_is_the_mean_of_the_classes_centers() -> None:
+    rows = [point("feature", 0, 6, 2), point("feature", 1, 0, 0)]  # the center is (3, 1)
+    rows += [point("proxy", 0, 1, 0), point("proxy", 1, 0, 1), point("proxy", 2, 1, -3)]
+    assert View(rows, {0, 1}).against() == [pytest.approx(0)]
+
+
 def test_looseness_is_the_distance_from_the_centers_beside_their_norm() -> None:
     dots = [point("feature", 0, 3, 0), point("feature", 0, 5, 0)]
     dots += [point("feature", 1, 0, 4), point("feature", 1, 0, 4), point("proxy", 0, 1, 1)]
@@ -80,9 +129,73 @@ def test_features_are_dots_and_proxies_are_lines_from_the_origin() -> None:
     dots = [np.asarray(mark.get_offsets()).tolist() for mark in axes.collections]
     assert dots == [[[3, 0], [5, 0]], [[0, 3], [0, 5]]]
     reach = 5.0  # the longest proxy reaches as far as nearly all dots
-    ends = [np.array(line.get_xydata())[1] / reach for line in axes.lines[:3]]
-    assert np.allclose(np.array(ends), [[1.0, 0.0], [0.0, 1.0], [-0.5, 0.0]])
+    lines = np.array([line.get_xydata() for line in axes.lines[:3]]) / reach
+    assert np.allclose(lines[:, 0], 0)
+    assert np.allclose(lines[:, 1], [[1.0, 0.0], [0.0, 1.0], [-0.5, 0.0]])
     assert [text.get_text() for text in axes.texts] == ["0", "1", "2"]
+
+
+def picture(rows: list[Row]) -> Axes:
+    """Of a net with two observed classes."""
+    axes = Figure().subplots()
+    draw(axes, View(rows, {0, 1}))
+    return axes
+
+
+def test_each_class_has_a_color_of_its_own() -> None:
+    axes = picture(training())
+    dots = [tuple(np.asarray(mark.get_facecolor())[0][:3]) for mark in axes.collections]
+    lines: list[Any] = [line.get_color() for line in axes.lines[:2]]
+    assert dots == [color[:3] for color in lines]
+    assert dots[0] != dots[1]
+
+
+def test_a_number_stands_a_little_beyond_the_end_of_its_line() -> None:
+    axes = picture(training(missing=(-1.0, 0.0)))
+    reach = 5.0
+    ends = [np.array(line.get_xydata())[1] for line in axes.lines[:3]]
+    for end, text in zip(ends, axes.texts, strict=True):
+        at = np.array(text.get_position())
+        assert np.allclose(at / np.linalg.norm(at), end / np.linalg.norm(end))
+        assert 0.05 * reach < np.linalg.norm(at) - np.linalg.norm(end) < 0.15 * reach
+
+
+def test_the_number_of_a_short_line_stays_away_from_the_origin() -> None:
+    at = np.array(picture(training(missing=(-0.001, 0.0))).texts[2].get_position())
+    assert 0.15 * 5.0 < np.linalg.norm(at) < 0.25 * 5.0
+
+
+def test_a_proxy_of_length_zero_is_drawn_at_the_origin() -> None:
+    axes = picture(training(missing=(0.0, 0.0)))
+    assert axes.texts[2].get_position() == (0, 0)
+
+
+def test_every_number_is_inside_the_picture_and_the_picture_is_not_much_larger() -> None:
+    axes = picture(training(missing=(-2.0, 0.0)))
+    across = [text.get_position()[0] for text in axes.texts]
+    left, right = axes.get_xlim()
+    assert 1.3 * min(across) < left < 1.05 * min(across)
+    assert 1.05 * max(across) < right < 1.3 * max(across)
+
+
+def test_a_class_whose_features_are_all_zero_is_named() -> None:
+    rows = [r | {"y": 0.0} if (r["kind"], r["class"]) == ("feature", 1) else r for r in training()]
+    assert picture(rows).texts[-1].get_text() == "every feature of class 1 is 0"
+
+
+def test_where_all_features_are_zero_the_longest_proxy_has_length_one() -> None:
+    rows = [r | {"x": 0.0, "y": 0.0} if r["kind"] == "feature" else r for r in training()]
+    ends = [np.array(line.get_xydata())[1] for line in picture(rows).lines[:3]]
+    assert np.allclose(np.linalg.norm(ends, axis=1), [1, 1, 0.5**0.5])
+
+
+def test_the_legend_tells_dots_and_lines_apart() -> None:
+    (legend,) = STUDY.report(training()).figures["features"].legends
+    assert [text.get_text() for text in legend.texts] == [
+        "feature of a test image",
+        "proxy of an observed class (one scale in each picture)",
+        "proxy of a missing class",
+    ]
 
 
 def test_a_missing_class_has_a_broken_line() -> None:
@@ -133,7 +246,9 @@ def test_missing_proxies_point_away_from_the_center(
     [
         ((1.0, 2.0, 3.0), Verdict.HOLDS),
         ((1.0, 3.0, 2.0), Verdict.IN_PART),
+        ((1.0, 1.0, 2.0), Verdict.IN_PART),
         ((2.0, 1.0, 2.0), Verdict.FAILS),
+        ((2.0, 3.0, 1.0), Verdict.FAILS),
         ((3.0, 2.0, 1.0), Verdict.FAILS),
     ],
 )
@@ -157,6 +272,15 @@ def test_looseness_is_the_mean_over_nets_and_seeds() -> None:
 
 def test_one_number_of_classes_tells_nothing_of_looseness() -> None:
     assert findings(training())[2].verdict is Verdict.NOT_TESTED
+
+
+def test_two_numbers_of_classes_tell_of_looseness() -> None:
+    rows = training(8, spread=1.0) + training(2, spread=2.0)
+    assert findings(rows)[2].verdict is Verdict.HOLDS
+
+
+def test_a_proxy_at_a_right_angle_does_not_point_away() -> None:
+    assert findings(training(missing=(1.0, -1.0)))[1].verdict is Verdict.FAILS
 
 
 def test_the_report_carries_the_findings() -> None:

@@ -1,12 +1,16 @@
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.partial_classes import findings, gaps
+from fedmap.paper.figures.partial_classes import findings, gaps, target_accuracy
 from fedmap.paper.finding import Verdict
-from fedmap.paper.study import Row
+from fedmap.paper.report import size_in_words
+from fedmap.paper.study import Choice, Row
 
 STUDY = STUDIES["partial-classes"]
 (CLAIM,) = STUDY.claims()
@@ -25,6 +29,54 @@ def both(gap: dict[int, float], among: dict[int, float] | None = None) -> list[R
         rows.append(row("M1", n, 40 + value, 60 + (among or gap)[n]))
         rows.append(row("M2", n, 40.0, 60.0))
     return rows
+
+
+def test_the_printed_settings_at_the_papers_scale() -> None:
+    trainings: Any = STUDY.work(STUDY.choice("paper"))
+    targets = (10, 20, 30, 40, 50, 60, 70, 80)
+    assert [t.classes for t in trainings] == [*targets, 100]
+    assert [t.targets for t in trainings] == [*((n,) for n in targets), targets]
+    assert {(t.data, t.net, t.epochs) for t in trainings} == {("cifar-100", "vgg16-bn", 50)}
+    assert {(t.lr, t.momentum, t.samples) for t in trainings} == {(0.03, 0.9, None)}
+
+
+@pytest.mark.parametrize(("scale", "classes", "threads"), [("small", 100, 2), ("smoke", 10, 1)])
+def test_m2_is_trained_on_all_classes_and_a_large_net_with_two_threads(
+    scale: str, classes: int, threads: int
+) -> None:
+    trainings: Any = STUDY.work(STUDY.choice(scale))
+    assert (trainings[-1].classes, trainings[-1].threads) == (classes, threads)
+
+
+def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
+    assert size_in_words(STUDY.cuts("small")) in reproduction
+    assert STUDY.cuts("paper") == []
+
+
+def test_accuracy_on_targets_with_all_outputs_and_among_the_targets() -> None:
+    logits = torch.tensor([[3.0, 1, 9], [1, 2, 0], [0, 1, 5], [5, 1, 0]])
+    row = target_accuracy(logits, torch.tensor([0, 1, 2, 1]), 2)
+    assert row == {"targets": 2, "accuracy": 33.33, "accuracy_among_targets": 66.67}
+
+
+def test_a_training_with_one_number_of_targets_is_m1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(classes: int, *targets: int, done: bool = True) -> Any:
+        return SimpleNamespace(
+            classes=classes,
+            targets=targets,
+            seed=4,
+            done=lambda root: done,
+            measured=lambda root: [{"targets": n, "accuracy": 50.0} for n in targets],
+        )
+
+    trainings = [work(10, 10), work(20, 20, done=False), work(100, 10, 20)]
+    monkeypatch.setattr(type(STUDY), "work", lambda study, choice: trainings)
+    m1, m2 = ({"model": m, "trained_on": n, "seed": 4} for m, n in (("M1", 10), ("M2", 100)))
+    assert STUDY.collect(Choice("paper"), Path()) == [
+        m1 | {"targets": 10, "accuracy": 50.0},
+        m2 | {"targets": 10, "accuracy": 50.0},
+        m2 | {"targets": 20, "accuracy": 50.0},
+    ]
 
 
 def test_a_gap_is_m1_minus_m2_by_the_mean_over_seeds() -> None:
@@ -55,6 +107,9 @@ def test_bars_are_both_models_and_marks_are_m2_among_the_targets() -> None:
     (marks,) = axes.lines
     assert np.allclose(np.array(marks.get_xydata()), [[0.2, 60], [1.2, 60]])
     assert [label.get_text() for label in axes.get_xticklabels()] == ["10", "20", "40"]
+    inside: list[Any] = list(axes.texts)
+    assert [text.get_text() for text in inside] == ["50.0", "45.0", "33.0", "40.0", "40.0"]
+    assert all(text.xyann[1] < 0 for text in inside)  # below the top of its bar
 
 
 @pytest.mark.parametrize(
@@ -84,7 +139,10 @@ def test_gaps_are_told_with_their_sign_and_number_of_targets() -> None:
     [
         ({10: 9.0, 20: 5.0, 40: 1.0}, Verdict.HOLDS),
         ({10: 9.0, 20: 1.0, 40: 5.0}, Verdict.IN_PART),
+        ({10: 9.0, 20: 9.0, 40: 1.0}, Verdict.IN_PART),
         ({10: 5.0, 20: 9.0, 40: 5.0}, Verdict.FAILS),
+        ({10: 5.0, 20: 1.0, 40: 9.0}, Verdict.FAILS),
+        ({10: 9.0, 20: 5.0}, Verdict.HOLDS),
         ({10: 5.0}, Verdict.NOT_TESTED),
     ],
 )

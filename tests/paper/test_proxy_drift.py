@@ -1,9 +1,13 @@
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.proxy_drift import curve, findings
+from fedmap.paper.figures.proxy_drift import curve, findings, proxy_statistics
 from fedmap.paper.finding import Verdict
+from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["proxy-drift"]
@@ -35,6 +39,45 @@ def training(
         rows.append(value("distance", "O-M", epoch, 1.5, None, seed))
         rows.append(value("distance", "M-M", epoch, distance[epoch], None, seed))
     return rows
+
+
+def test_the_printed_settings_at_the_papers_scale() -> None:
+    trainings: Any = STUDY.work(STUDY.choice("paper"))
+    (drift,) = trainings
+    assert (drift.data, drift.net, drift.classes, drift.epochs) == ("cifar-10", "vgg11-bn", 8, 50)
+    assert (drift.lr, drift.momentum, drift.samples) == (0.03, 0.9, None)
+
+
+@pytest.mark.parametrize("scale", ["paper", "small"])
+def test_a_large_net_is_trained_with_two_threads(scale: str) -> None:
+    trainings: Any = STUDY.work(STUDY.choice(scale))
+    assert [training.threads for training in trainings] == [2]
+
+
+def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
+    assert size_in_words(STUDY.cuts("small")) in reproduction
+    assert STUDY.cuts("paper") == []
+
+
+def test_proxy_statistics_are_the_papers_formulas() -> None:
+    generator = torch.Generator().manual_seed(0)
+    w, g = torch.randn(2, 10, 7, generator=generator)
+    rows = {(r["what"], r["group"], r["class"]): r["value"] for r in proxy_statistics(4, w, g, 8)}
+    assert rows["norm", "observed", 7] == pytest.approx(float((w[7] ** 2).sum() ** 0.5), rel=1e-5)
+    assert rows["norm", "missing", 8] == pytest.approx(float((w[8] ** 2).sum() ** 0.5), rel=1e-5)
+    assert rows["gradient", "missing", 9] == pytest.approx(
+        float((g[9] ** 2).sum() ** 0.5), rel=1e-5
+    )
+    sets = {"O": range(8), "M": range(8, 10)}
+    for pair in ("O-O", "O-M", "M-M"):
+        a, b = (sets[letter] for letter in pair.split("-"))
+        expected = sum(float((w[i] - w[j]).norm()) for i in a for j in b) / (len(a) * len(b))
+        assert rows["distance", pair, None] == pytest.approx(expected, rel=1e-5)
+
+
+def test_before_the_first_epoch_there_is_no_gradient() -> None:
+    rows = proxy_statistics(0, torch.ones(3, 2), torch.zeros(3, 2), 2)
+    assert [r["what"] for r in rows] == ["norm"] * 3 + ["distance"] * 3
 
 
 def test_a_curve_is_the_mean_over_classes_and_seeds() -> None:
@@ -72,6 +115,27 @@ def test_each_class_has_a_thin_line_and_each_group_a_thick_one() -> None:
     assert len(norm.lines) == 5
 
 
+def test_groups_differ_in_their_dashes_too() -> None:
+    axes = STUDY.report(training()).figures["proxies"].axes
+    thick = [line for which in axes for line in which.lines if line.get_linewidth() > 1]
+    assert {line.get_label(): line.get_linestyle() for line in thick} == {
+        "observed": "-",
+        "missing": "--",
+        "O-O": "-",
+        "O-M": ":",
+        "M-M": "--",
+    }
+
+
+def test_each_picture_says_what_its_lines_are() -> None:
+    axes = STUDY.report(training()).figures["proxies"].axes
+    legends = [which.get_legend() for which in axes]
+    titles = [legend.get_title().get_text() for legend in legends if legend]
+    assert titles == ["classes", "classes", "O observed, M missing"]
+    below = "epoch (thin: one class; thick: mean)"
+    assert [which.get_xlabel() for which in axes] == [below, below, "epoch"]
+
+
 @pytest.mark.parametrize(
     ("missing", "verdict"),
     [
@@ -88,6 +152,12 @@ def test_norms_of_missing_classes_are_smaller_after_every_epoch(
     assert finding.verdict is verdict
     norms = f"{missing[2]:.2f} for missing and 1.00 for observed classes"
     assert finding.numbers == f"After 2 epochs the mean norm is {norms}"
+
+
+def test_norms_that_are_larger_in_between_are_smaller_in_part() -> None:
+    rows = training([0.9, 0.9, 1.1])
+    rows += [r | {"epoch": 3} for r in training([0.9] * 3) if r["epoch"] == 2]
+    assert findings(rows)[0].verdict is Verdict.IN_PART
 
 
 @pytest.mark.parametrize(
@@ -129,6 +199,13 @@ def test_missing_proxies_collapse_after_one_epoch(distance: list[float], verdict
     left = 100 * distance[1] / distance[0]
     assert f"({left:.0f}% of it is left; O-O is 1.000 then)" in finding.numbers
     assert finding.numbers.endswith(f"to {distance[2]:.3f} after 2 epochs")
+
+
+def test_a_collapse_is_seen_beside_the_observed_proxies() -> None:
+    wide = [
+        r | {"value": 2.0} if r["group"] == "O-O" else r for r in training(distance=[1, 0.2, 1])
+    ]
+    assert findings(wide)[2].verdict is Verdict.HOLDS
 
 
 def test_the_report_carries_the_findings() -> None:

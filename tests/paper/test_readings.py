@@ -38,6 +38,8 @@ def test_the_work_is_fedavg_and_both_schedules_with_three_alphas() -> None:
     assert [run.settings.method for run in runs] == ["fedavg", *["map"] * 6]
     assert runs[4].group == "released, alpha 0.9"
     assert (released.params["alpha"], released.params["stage_two"]) == (0.9, 0.1)
+    alphas = [run.settings.params["alpha"] for run in runs[1:]]
+    assert alphas == [0.9, 0.5, 0.1, 0.9, 0.5, 0.1]
 
 
 def test_a_reading_is_above_fedavg_by_its_mean_over_all_seeds(rows: list[Row]) -> None:
@@ -53,6 +55,8 @@ def test_a_reading_must_be_above_in_both_accuracies_and_every_column(run_row: Ru
     assert READINGS.report(rows).notes[0].endswith(f": {group}.")
     worse = run_row("map", (81.0, 89.0), group=group)
     assert READINGS.report([rows[0], worse]).notes[0].endswith(": none.")
+    equal = run_row("map", (81.0, 90.0), group=group)
+    assert READINGS.report([rows[0], equal]).notes[0].endswith(": none.")
     more = [run_row("fedavg", (80.0, 90.0), column=LENET)]
     more.append(run_row("map", (79.0, 91.0), column=LENET, group=group))
     assert READINGS.report([*rows, *more]).notes[0].endswith(": none.")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from fedmap.cli.main import app
@@ -15,6 +16,7 @@ from fedmap.paper.claims import ORDER
 from fedmap.paper.figures import parameters
 from fedmap.paper.report import as_page, bullets, write_report
 from fedmap.paper.study import Report, from_csv
+from fedmap.report.table import Table
 
 # Fewer runs than the scale has, so that a test takes seconds.
 FEW: dict[str, dict[str, Any]] = {
@@ -24,7 +26,6 @@ FEW: dict[str, dict[str, Any]] = {
     "fairness": {"columns": ["fashion-mnist/mlp"]},
     "femnist": {"columns": ["Q=0.1, E=2"], "methods": ["fedavg", "map"]},
 }
-CENTRAL = ["missing-features", "proxy-drift", "partial-classes", "two-client-demo"]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,15 @@ def test_a_study_goes_from_plan_to_report_and_is_not_done_twice(
     }.get(name, 0)
 
 
+def test_a_report_makes_the_folders_that_it_needs(tmp_path: Path) -> None:
+    study = STUDIES["fairness"]
+    row = {"column": "fashion-mnist/mlp", "seed": 0, "client": 0, "accuracy": 80.0}
+    rows = [row | {"method": method} for method in ("fedavg", "map")]
+    out = tmp_path / "new" / "deep"
+    written = write_report(study, "fairness", study.choice("smoke"), rows, out)
+    assert sorted(written) == sorted(out.iterdir())
+
+
 def test_a_plan_counts_steps_and_seconds(tmp_path: Path) -> None:
     study = STUDIES["proxy-drift"]
     planned = plan(study.work(study.choice("smoke")), tmp_path)
@@ -103,14 +113,6 @@ def test_a_study_that_is_half_done_reports_what_there_is(tmp_path: Path) -> None
         assert [len(table.lines) for table in report.tables.values()] == [1]
 
 
-@pytest.mark.parametrize("name", CENTRAL)
-def test_the_papers_scale_cuts_nothing_and_the_others_say_what(name: str) -> None:
-    study = STUDIES[name]
-    assert study.cuts("paper") == []
-    assert any("training images" in cut for cut in study.cuts("small"))
-    assert any("fashion-mini" in cut for cut in study.cuts("smoke"))
-
-
 def test_a_page_says_how_much_smaller_the_study_is() -> None:
     study, report = STUDIES["proxy-drift"], Report(notes=["One note."])
     about = f"# {study.line}\n\n{study.paper} of the paper. "
@@ -119,16 +121,10 @@ def test_a_page_says_how_much_smaller_the_study_is() -> None:
     assert as_page(study, "stem", [], report) == f"{about}At the paper's scale.\n\n- One note.\n"
 
 
-def test_the_printed_settings_at_the_papers_scale() -> None:
-    study = STUDIES["proxy-drift"]
-    trainings: Any = study.work(study.choice("paper"))
-    (drift,) = trainings
-    assert (drift.data, drift.net, drift.classes, drift.epochs) == ("cifar-10", "vgg11-bn", 8, 50)
-    assert (drift.lr, drift.momentum, drift.samples) == (0.03, 0.9, None)
-    study = STUDIES["partial-classes"]
-    trainings = study.work(study.choice("paper"))
-    classes = [training.classes for training in trainings]
-    assert classes == [10, 20, 30, 40, 50, 60, 70, 80, 100]
+def test_a_page_has_its_tables_with_captions_and_its_figures_beside_it() -> None:
+    table = Table("Accuracy in %", ["a"], [["1"]])
+    page = as_page(STUDIES["fairness"], "stem", [], Report({"t": table}, {"f": Figure()}))
+    assert page.endswith("\n\n**Accuracy in %**\n\n| a |\n| --- |\n| 1 |\n\n\n![f](stem-f.png)\n")
 
 
 def test_a_stopped_study_goes_on_to_the_same_bytes(tmp_path: Path) -> None:

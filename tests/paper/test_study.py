@@ -34,20 +34,23 @@ def test_given_columns_and_methods_are_taken_instead() -> None:
     assert (choice.columns, choice.methods) == (("cifar-10/vgg8",), ("map", "fedavg"))
 
 
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        ("table-1-2", [1, 4, 8]),
-        ("joint", [1, 4, 8]),
-        ("table-3", [1, 2, 3]),
-        ("fairness", [2, 3, 8]),
-        ("parameters", [1, 3, 6]),
-        ("readings", [1, 2, 2]),
-        ("femnist", [6, 6, 6]),
-    ],
-)
-def test_a_larger_scale_has_more_columns(name: str, counts: list[int]) -> None:
+def test_without_a_word_a_study_has_one_seed_and_one_worker() -> None:
+    choice = TABLES.choice("paper")
+    assert (choice.seeds, choice.workers, choice.data_dir) == ((0,), 1, None)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_scale_has_its_number_of_columns(name: str) -> None:
     scales = ("smoke", "small", "paper")
+    counts = {
+        "table-1-2": [1, 4, 8],
+        "joint": [1, 4, 8],
+        "table-3": [1, 2, 3],
+        "fairness": [2, 3, 8],
+        "parameters": [1, 3, 6],
+        "readings": [1, 2, 2],
+        "femnist": [6, 6, 6],
+    }.get(name, [0, 0, 0])
     assert [len(STUDIES[name].choice(scale).columns) for scale in scales] == counts
 
 
@@ -97,6 +100,11 @@ def test_rows_come_back_from_csv_with_their_types(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(to_csv(rows))
     assert from_csv(tmp_path / "rows.csv") == rows
     assert isinstance(from_csv(tmp_path / "rows.csv")[0]["seed"], int)
+
+
+def test_no_rows_have_no_head() -> None:
+    assert to_csv([]) == "\n"
+    assert to_csv([{"seed": 0, "x": None}]) == "seed,x\n0,\n"
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> None:

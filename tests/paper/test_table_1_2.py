@@ -44,6 +44,12 @@ def test_work_is_every_column_seed_and_method() -> None:
     assert found == expected
 
 
+def test_the_papers_scale_cuts_nothing_and_smaller_ones_have_one_group() -> None:
+    assert TABLES.cuts("paper") == []
+    groups = "default parameters instead of the best of three groups"
+    assert TABLES.cuts("small")[-1] == TABLES.cuts("smoke")[-1] == groups
+
+
 def test_numbers_are_means_over_seeds_with_their_spread(run_row: RunRow) -> None:
     rows = [
         run_row("map", (80.0, 90.0), (70.0, 60.0)),
@@ -152,6 +158,7 @@ def test_a_note_says_where_map_stands_by_the_last_ten_rounds(run_row: RunRow) ->
         "2 of 3; the first is fedavg with 90.0.",
     ]
     assert notes(rows[:2]) == []
+    assert len(notes([rows[0], rows[2]])) == 2
 
 
 @pytest.mark.parametrize(
@@ -181,6 +188,14 @@ def test_map_is_above_fedavg_in_part_if_in_one_of_two_columns(run_row: RunRow) -
     assert ABOVE.judge(rows).verdict is Verdict.IN_PART
 
 
+def test_a_column_without_one_of_maps_numbers_does_not_count(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (80.0, 90.0), column=c) for c in (MLP, LENET)]
+    rows += [run_row("map", (81.0, 91.0)), run_row("map", (None, 89.0), column=LENET)]
+    finding = ABOVE.judge(rows)
+    assert finding.verdict is Verdict.HOLDS
+    assert LENET not in finding.numbers
+
+
 def singles(run_row: RunRow, goal: str, **scores: float) -> list[Row]:
     """All methods of the paper, at 50 where nothing else is given."""
     return [
@@ -195,6 +210,7 @@ def singles(run_row: RunRow, goal: str, **scores: float) -> list[Row]:
         ({"fedrs": 60.0, "scaffold": 61.0, "map": 70.0, "scamap": 70.0}, Verdict.HOLDS),
         ({"fedrs": 60.0, "scaffold": 55.0, "ditto": 56.0}, Verdict.IN_PART),
         ({"fedrs": 49.0, "scaffold": 61.0}, Verdict.FAILS),
+        ({"fedrs": 50.0, "scaffold": 61.0}, Verdict.FAILS),
     ],
 )
 def test_the_best_single_methods_for_aggregation(
@@ -241,7 +257,9 @@ def test_a_ranking_shows_five_and_holds_so_far_while_methods_are_missing(run_row
     ("scores", "verdict", "numbers"),
     [
         ({"map": 60.0, "scamap": 61.0}, Verdict.HOLDS, "none"),
+        ({"map": 60.0, "ditto": 60.0}, Verdict.HOLDS, "none"),
         ({"map": 60.0, "ditto": 61.0}, Verdict.IN_PART, "ditto"),
+        ({"map": 50.0, "ditto": 61.0}, Verdict.FAILS, "ditto"),
         ({"map": 49.0, "ditto": 61.0}, Verdict.FAILS, ""),
     ],
 )
@@ -251,6 +269,36 @@ def test_nobody_is_above_map_in_both(
     finding = NOBODY.judge(singles(run_row, "personal", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, False)
     assert finding.numbers.startswith(f"above MAP in both: {MLP}, of 21 methods: {numbers}")
+
+
+@pytest.mark.parametrize(
+    ("claim", "good", "fair", "bad"),
+    [
+        (
+            SINGLES,
+            {"fedrs": 60.0, "scaffold": 61.0},
+            {"fedrs": 60.0, "ditto": 61.0},
+            {"fedrs": 49.0},
+        ),
+        (NOBODY, {"map": 60.0}, {"map": 60.0, "ditto": 61.0}, {"map": 49.0, "ditto": 61.0}),
+    ],
+)
+def test_the_worst_column_decides(
+    claim: Claim,
+    good: dict[str, float],
+    fair: dict[str, float],
+    bad: dict[str, float],
+    run_row: RunRow,
+) -> None:
+    first = singles(run_row, "global", **good)
+    for scores, verdict in ((good, "HOLDS"), (fair, "IN_PART"), (bad, "FAILS")):
+        second = [r | {"column": LENET} for r in singles(run_row, "global", **scores)]
+        assert claim.judge(first + second).verdict is Verdict[verdict]
+
+
+def test_map_above_fedavg_in_one_accuracy_alone_is_not_above_it(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (50.0, 50.0)), run_row("map", (60.0, 49.0))]
+    assert NOBODY.judge([*rows, run_row("ditto", (61.0, 61.0))]).verdict is Verdict.FAILS
 
 
 def test_a_method_above_map_in_one_accuracy_alone_is_not_above_it(run_row: RunRow) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from fedmap.paper import STUDIES
 from fedmap.paper.finding import Verdict
+from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
 
 RunRow = Callable[..., Row]
@@ -19,7 +20,14 @@ def test_fedrs_and_map_run_with_both_readings_of_the_class_share() -> None:
     runs: Any = TABLE_3.work(choice)
     assert [run.group for run in runs] == ["default", PRINTED, RELEASED]
     assert [run.settings.params.get("mode") for run in runs] == [None, "share", "soft"]
-    assert all(run.settings.partition == "dirichlet" for run in runs)
+    assert runs[2].settings.params["alpha"] == 0
+    for run in runs:
+        scene = (run.settings.partition, run.settings.partition_params["alpha"])
+        assert scene == ("dirichlet", 0.5)
+
+
+def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
+    assert size_in_words(TABLE_3.cuts("small")) in reproduction
 
 
 def test_numbers_are_means_over_columns_and_seeds(run_row: RunRow) -> None:
@@ -93,8 +101,10 @@ def test_notes_set_each_reading_against_fedavg(run_row: RunRow) -> None:
         ((70.0, 80.0), (76.0, 86.0), Verdict.HOLDS),
         ((76.0, 80.0), (70.0, 86.0), Verdict.HOLDS),
         ((70.0, 80.0), (76.0, 84.0), Verdict.IN_PART),
+        ((70.0, 80.0), (75.0, 85.0), Verdict.IN_PART),
         ((70.0, 80.0), (72.0, 79.0), Verdict.IN_PART),
         ((70.0, 80.0), (69.0, 79.0), Verdict.FAILS),
+        ((71.0, 81.0), (69.0, 79.0), Verdict.FAILS),
     ],
 )
 def test_map_with_its_better_reading_is_first_in_both(
@@ -122,3 +132,8 @@ def test_map_with_its_better_reading_is_first_in_both(
 def test_without_map_or_fedavg_the_claim_is_not_tested(run_row: RunRow) -> None:
     for method in ("map", "fedavg"):
         assert FIRST.judge([run_row(method, (1.0, 1.0))]).verdict is Verdict.NOT_TESTED
+
+
+def test_map_and_fedavg_alone_decide_the_claim(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (70.0, 80.0)), run_row("map", (71.0, 81.0), group=RELEASED)]
+    assert FIRST.judge(rows).verdict is Verdict.HOLDS

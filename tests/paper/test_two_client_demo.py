@@ -1,14 +1,31 @@
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from matplotlib.figure import Figure
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.missing_features import point
-from fedmap.paper.figures.two_client_demo import METHODS, accuracies, drops, findings
+from fedmap.paper.figures.two_client_demo import (
+    METHODS,
+    Demo,
+    accuracies,
+    drops,
+    findings,
+    named,
+    segments,
+)
 from fedmap.paper.finding import Verdict
-from fedmap.paper.study import Row
+from fedmap.paper.report import size_in_words
+from fedmap.paper.study import Row, from_csv
+from fedmap.simulate.engines.local import LocalEngine
+from fedmap.simulate.round import play_round
+from fedmap.simulate.store import FileStore
 
 STUDY = STUDIES["two-client-demo"]
 FEDAVG, LARGE, SMALL = METHODS
@@ -58,6 +75,53 @@ def three(**by_name: tuple[float, float, float]) -> list[Row]:
     return rows
 
 
+def demos(scale: str) -> Sequence[Demo]:
+    found: Any = STUDY.work(STUDY.choice(scale))
+    return found
+
+
+def test_the_printed_settings_at_the_papers_scale() -> None:
+    works = demos("paper")
+    assert [(w.method, w.alpha) for w in works] == [("fedavg", None), ("map", 0.9), ("map", 0.1)]
+    sizes = {(w.data, w.net, w.rounds, w.epochs, w.lr, w.samples) for w in works}
+    assert sizes == {("mnist", "lenet-2d", 10, 5, 0.01, None)}
+
+
+def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
+    assert size_in_words(STUDY.cuts("small")) in reproduction
+    assert STUDY.cuts("paper") == []
+    assert STUDY.cuts("smoke")[-1] == "4 rounds instead of 10"
+
+
+def test_one_client_has_the_first_half_of_the_classes_and_the_other_the_second() -> None:
+    federation = demos("smoke")[0].federation
+    assert federation.observed.tolist() == [[c < 5 for c in range(10)], [c >= 5 for c in range(10)]]
+
+
+def test_map_has_its_alpha() -> None:
+    alphas = [getattr(work.setup.method.params, "alpha", None) for work in demos("smoke")]
+    assert alphas == [None, 0.9, 0.1]
+
+
+def test_the_planes_are_of_the_download_of_client_a_and_of_the_aggregate() -> None:
+    work = demos("smoke")[0]
+    down, a, b, whole = ({"model": n * work.begin()["server.model"]} for n in (1, 2, 3, 4))
+    replies = [SimpleNamespace(up=up) for up in (a, b)]
+    played: Any = SimpleNamespace(round=1, down=down, replies=replies, state=whole)
+    rows = [r for r in work.views(played) if (r["kind"], r["class"]) == ("proxy", 0)]
+    first = rows[0]["x"]
+    sizes = {r["moment"]: r["x"] / first for r in rows}
+    assert sizes == pytest.approx({"download": 1, "local": 2, "aggregate": 4}, rel=1e-2)
+
+
+def test_a_round_takes_as_long_as_both_clients_steps_and_a_tenth_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Demo, "seconds_a_batch", lambda work: 2.0)
+    work = replace(demos("smoke")[0], epochs=3, batch=50)
+    assert work.seconds_a_step() == pytest.approx(2.0 * 3 * 4 * 1.1)  # 200 samples
+
+
 def test_accuracies_are_means_over_seeds_by_round() -> None:
     rows = [accuracy(FEDAVG, t, "download", 10.0 * t) for t in (2, 1)]
     rows += [accuracy(FEDAVG, t, "download", 20.0 * t, seed=1) for t in (1, 2)]
@@ -97,6 +161,35 @@ def test_solid_lines_are_rounds_and_dotted_ones_the_next_downloads() -> None:
         "Round 2: after client A's training",
         "Round 2: aggregated, every class",
     ]
+
+
+def test_a_dotted_line_goes_from_a_personal_model_to_the_next_download() -> None:
+    axes = Figure().subplots()
+    segments(axes, [10.0, 50.0, 97.0], [90.0, 95.0, 99.0])
+    dotted = [line.get_xydata() for line in axes.lines if line.get_linestyle() == ":"]
+    assert np.allclose(np.array(dotted), [[[1.6, 90.0], [2.0, 50.0]], [[2.6, 95.0], [3.0, 97.0]]])
+
+
+def test_the_planes_are_of_the_first_seed() -> None:
+    rows = method_rows(FEDAVG, seed=5, ratio=0.9) + method_rows(FEDAVG, seed=2, ratio=0.5)
+    first = STUDY.report(rows).figures["demo"].axes[0]
+    ends = [np.linalg.norm(np.array(line.get_xydata())[1]) for line in first.lines[:4]]
+    assert ends[2] / ends[0] == pytest.approx(0.5)
+
+
+def test_all_methods_have_the_same_scale_of_accuracy() -> None:
+    figure = STUDY.report(three(drop=(30.0, 70.0, 0.0))).figures["demo"]
+    limits = [axes.get_ylim() for axes in figure.axes[3::4]]
+    low, high = limits[0]
+    assert len(limits) == 3
+    assert set(limits) == {(low, high)}
+    assert 10 < low < 20 < 100 < high < 105
+
+
+def test_the_legend_tells_the_two_models_apart() -> None:
+    (legend,) = STUDY.report(method_rows(FEDAVG)).figures["demo"].legends
+    names = [text.get_text() for text in legend.texts]
+    assert names[-2:] == ["downloaded model", "personal model"]
 
 
 def test_the_aggregated_model_misses_no_class() -> None:
@@ -199,17 +292,75 @@ def test_the_claim_joins_the_four_statements() -> None:
     assert CLAIM.judge(method_rows(FEDAVG)).verdict is Verdict.NOT_TESTED
 
 
-def test_a_demo_stopped_after_any_round_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str]]:
+    """What a demo of MAP, whose clients keep a model, measured, and its messages."""
+    root, messages = tmp_path_factory.mktemp("whole"), []
+    work = demos("smoke")[1]
+    work.go(root, lambda number, message: messages.append(message))
+    return (root / work.name / "measured.csv").read_bytes(), messages
+
+
+@pytest.fixture
+def measured(whole: tuple[bytes, list[str]], tmp_path: Path) -> list[Row]:
+    (tmp_path / "measured.csv").write_bytes(whole[0])
+    return from_csv(tmp_path / "measured.csv")
+
+
+def test_a_demo_stopped_after_any_round_goes_on_to_the_same_bytes(
+    whole: tuple[bytes, list[str]], tmp_path: Path
+) -> None:
     def stop(number: int, message: str) -> None:
         if number == 2:
             raise KeyboardInterrupt
 
-    work = STUDY.work(STUDY.choice("smoke"))[1]  # MAP, whose clients keep a model
-    work.go(tmp_path / "whole", lambda number, message: None)
+    work = demos("smoke")[1]
     with pytest.raises(KeyboardInterrupt):
-        work.go(tmp_path / "parts", stop)
-    work.go(tmp_path / "parts", lambda number, message: None)
-    whole, parts = (
-        (tmp_path / root / work.name / "measured.csv").read_bytes() for root in ("whole", "parts")
-    )
-    assert parts == whole
+        work.go(tmp_path, stop)
+    work.go(tmp_path, lambda number, message: None)
+    assert (tmp_path / work.name / "measured.csv").read_bytes() == whole[0]
+
+
+def test_the_rounds_are_the_simulators_with_what_each_client_keeps() -> None:
+    setup = demos("smoke")[1].setup
+    store = FileStore(setup.method.client_state(setup.initial), 2)
+    engine, state = LocalEngine(setup, store), setup.method.start(setup.initial)
+    work = demos("smoke")[1]
+    left = work.begin()
+    for number in (1, 2, 3):
+        state = play_round(setup, engine, number, state).state
+        left = work.step(number, left).values
+    expected = named("server", state) | named("A", store[0]) | named("B", store[1])
+    assert left.keys() == expected.keys()
+    assert all(torch.equal(left[name], value) for name, value in expected.items())
+
+
+def test_the_global_accuracy_of_a_round_is_told_in_per_cent(
+    whole: tuple[bytes, list[str]], measured: list[Row]
+) -> None:
+    rows = [r for r in measured if (r["kind"], r["moment"]) == ("accuracy", "aggregate")]
+    assert [r["round"] for r in rows] == [1, 2, 3, 4]
+    assert whole[1] == [f"{r['x']:.1f}%" for r in rows]
+
+
+def test_both_clients_models_are_measured_in_every_round(measured: list[Row]) -> None:
+    rows = [r for r in measured if r["kind"] == "accuracy" and r["client"]]
+    found = {(r["round"], r["client"], r["moment"]) for r in rows}
+    moments = ("download", "personal")
+    assert found == {(t, c, m) for t in (1, 2, 3, 4) for c in "AB" for m in moments}
+    assert all(0 <= r["x"] <= 100 for r in rows)
+
+
+def test_the_round_in_the_middle_is_looked_at(measured: list[Row]) -> None:
+    assert {r["round"] for r in measured if r["kind"] != "accuracy"} == {2}
+
+
+def test_client_a_looks_at_its_own_classes_and_the_aggregated_model_at_all(
+    measured: list[Row],
+) -> None:
+    classes = {
+        moment: {r["class"] for r in measured if (r["kind"], r["moment"]) == ("feature", moment)}
+        for moment in ("download", "local", "aggregate")
+    }
+    own = set(range(5))
+    assert classes == {"download": own, "local": own, "aggregate": set(range(10))}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,6 +241,31 @@ def test_the_curves_are_saved_where_asked(tmp_path: Path) -> None:
     assert path.read_text().startswith("<?xml")
 
 
+def test_a_picture_is_saved_below_new_folders_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep" / "picture.svg"
+    for _ in range(2):
+        assert save(Figure(), path) == path
+    assert path.exists()
+
+
+def test_a_picture_in_a_file_instead_of_a_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FedmapError, match=r"cannot write the picture .*picture\.svg"):
+        save(Figure(), tmp_path / "file" / "picture.svg")
+
+
+def test_more_than_six_methods_are_named_in_two_columns() -> None:
+    def columns(methods: int) -> int:
+        results = {f"method {k}": [hand_made([0.1])] for k in range(methods)}
+        figure = curves_figure(results)
+        figure.draw_without_rendering()
+        legend: Any = figure.axes[0].get_legend()
+        left_ends = {round(text.get_window_extent().x0) for text in legend.texts}
+        return len(left_ends)
+
+    assert (columns(6), columns(7)) == (1, 2)
+
+
 def test_an_unknown_kind_of_picture_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedmapError, match=r"cannot write the picture .*\.xyz"):
         save(Figure(), tmp_path / "picture.xyz")
@@ -267,8 +293,26 @@ def test_a_dot_stands_at_each_class_that_a_client_holds_and_grows_with_its_sampl
 
 def test_many_clients_are_drawn_as_a_raster_with_holes_where_nothing_is_held() -> None:
     federation = partition(synthetic(classes=4, train=800, test=80, shape=(6,)), 61, seed=0)
-    axes = holdings_figure(federation).axes[0]
+    federation.counts[0, 0], federation.counts[0, 1] = 0, 1
+    axes, scale = holdings_figure(federation).axes
     (image,) = axes.images
-    drawn: np.ndarray = np.ma.filled(np.ma.asarray(image.get_array()), 0).T
-    assert (np.nan_to_num(drawn) == federation.counts.numpy()).all()
+    drawn: np.ndarray = np.ma.filled(np.ma.asarray(image.get_array()), np.nan).T
+    counts = federation.counts.numpy()
+    assert (np.isnan(drawn) == (counts == 0)).all()
+    assert (np.nan_to_num(drawn) == counts).all()
+    assert scale.get_ylabel() == "training samples"
     assert "the largest dot" not in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize(
+    ("clients", "classes", "raster", "named"),
+    [(60, 4, False, True), (61, 4, True, True), (5, 30, False, True), (5, 31, True, False)],
+)
+def test_at_most_sixty_clients_and_thirty_classes_are_dots_with_names(
+    clients: int, classes: int, raster: bool, named: bool
+) -> None:
+    data = synthetic(classes=classes, train=60 * classes, test=2 * classes, shape=(6,))
+    axes = holdings_figure(partition(data, clients, kind="iid")).axes[0]
+    assert bool(axes.images) == raster
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert (names == list(data.classes)) == named

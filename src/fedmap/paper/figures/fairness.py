@@ -30,7 +30,7 @@ class Fairness(Study):
     columns: ClassVar[Sequence[str]] = [column.name for column in COLUMNS]
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
-        return self.columns[: {"paper": 8, "small": 3, "smoke": 2}[scale]]
+        return self.columns[: {"small": 3, "smoke": 2}.get(scale)]
 
     def cuts(self, scale: Scale) -> list[str]:
         return words(cut(scale))

@@ -97,6 +97,11 @@ def curve(rows: list[Row], column: str, method: str, goal: str) -> NDArray[np.fl
     return np.mean(by_seed, axis=0) if by_seed else np.empty(0)
 
 
+def steady(values: NDArray[np.float64]) -> float:
+    """The mean of the last ten rounds."""
+    return float(values[-STEADY:].mean())
+
+
 def methods_of(rows: list[Row], column: str) -> list[str]:
     """The methods that have numbers in this column, in the order of all rows."""
     there = {r["method"] for r in rows if r["column"] == column}
@@ -111,7 +116,7 @@ def table(rows: list[Row]) -> Table:
     for column in names_of(rows, "column"):
         for method in methods_of(rows, column):
             curves = [curve(rows, column, method, goal) for goal in GOALS]
-            numbers = [number for c in curves for number in (c[-1], c[-STEADY:].mean())]
+            numbers = [number for c in curves for number in (c[-1], steady(c))]
             name = METHODS[method].__name__
             lines.append([column, name, *(f"{number:.1f}" for number in numbers)])
     return Table("FEMNIST, accuracy in %", head, lines)
@@ -159,7 +164,7 @@ def findings(rows: list[Row]) -> list[Finding]:
     for goal in GOALS:
         first = 0
         for column in columns:
-            scores = {m: curve(rows, column, m, goal)[-STEADY:].mean() for m in methods}
+            scores = {m: steady(curve(rows, column, m, goal)) for m in methods}
             first += bool(scores["map"] == max(scores.values()))
         verdict = Verdict.of(first == len(columns), first > len(columns) / 2)
         numbers = f"{goal}, mean of the last ten rounds: MAP is first in {first} of {len(columns)}"

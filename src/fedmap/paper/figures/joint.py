@@ -1,6 +1,7 @@
 """The joint look: one point for each method, its global accuracy across and its personal accuracy
 up, from the runs of tables 1 and 2."""
 
+from itertools import count
 from statistics import mean
 from typing import Any
 
@@ -15,8 +16,6 @@ from fedmap.paper.tables.table_1_2 import Tables12, best, ordered
 from fedmap.report.plots import COLORS, bare
 
 OURS = ("map", "scamap")
-# of a label, above or below its point, nearest first
-PLACES = [step * 10 for n in range(20) for step in ((n, -n) if n else (0,))]
 Points = dict[str, tuple[float, float]]  # of each method, global and personal accuracy
 
 
@@ -62,9 +61,7 @@ def findings(rows: list[Row]) -> list[Finding]:
     others = [method for method in points if method not in OURS]
     if "map" not in points or not others:
         return []
-    better = [
-        m for m in others if all(a > b for a, b in zip(points[m], points["map"], strict=True))
-    ]
+    better = [m for m in others if all(points[m][i] > points["map"][i] for i in (0, 1))]
     columns = ", ".join(names_of(rows, "column"))
     numbers = (
         f"{len(points)} methods on {columns}; above MAP in both: {', '.join(better) or 'none'}"
@@ -87,8 +84,10 @@ def figure(rows: list[Row]) -> Figure:
 def scatter(figure: Figure, axes: Axes, points: Points, title: str) -> None:
     """A point for each method, with its name."""
     for method, (across, up) in points.items():
-        color, marker, size = (COLORS[3], "D", 46) if method in OURS else (COLORS[2], "o", 26)
-        axes.scatter(across, up, s=size, color=color, marker=marker, zorder=3)
+        look: dict[str, Any] = {"color": COLORS[2], "s": 26, "marker": "o"}
+        if method in OURS:
+            look = {"color": COLORS[3], "s": 46, "marker": "D"}
+        axes.scatter(across, up, zorder=3, **look)
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")
@@ -103,9 +102,10 @@ def label(axes: Axes, points: Points) -> None:
     taken: list[tuple[float, float]] = []
     for method, (across, up) in sorted(points.items(), key=lambda item: item[1]):
         x, y = axes.transData.transform((across, up))
-        dy = next(
+        dy = next(  # pixels, nearest first
             dy
-            for dy in PLACES
+            for n in count()
+            for dy in (10 * n, -10 * n)
             if all(abs(x - other) > 55 or abs(y + dy - height) >= 10 for other, height in taken)
         )
         taken.append((x, y + dy))
@@ -113,6 +113,10 @@ def label(axes: Axes, points: Points) -> None:
         look: dict[str, Any] = {"fontsize": 7, "weight": weight, "va": "center"}
         if dy:
             look["arrowprops"] = {"arrowstyle": "-", "color": "#AAAAAA", "linewidth": 0.5}
-        place = (8, 72 / 100 * dy)
-        name = METHODS[method].__name__
-        axes.annotate(name, (across, up), xytext=place, textcoords="offset points", **look)
+        axes.annotate(
+            METHODS[method].__name__,
+            (across, up),
+            xytext=(8, 72 / 100 * dy),
+            textcoords="offset points",
+            **look,
+        )

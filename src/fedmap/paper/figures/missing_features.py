@@ -33,7 +33,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
 }
 POINTS = 100  # features of a class that are kept
 # the line of a missing class's proxy
-MISSING: dict[str, Any] = {"color": "black", "linewidth": 1.1, "linestyle": (0, (3, 2))}
+MISSING: dict[str, Any] = {"color": "black", "linewidth": 1.1, "linestyle": "--"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +136,10 @@ class View:
     def looseness(self) -> float:
         """Mean distance of features from their class's center, beside the mean norm of the centers:
         0 is most compact."""
-        centers = [points.mean(0) for points in self.features.values()]
-        spread = [
-            np.linalg.norm(points - center, axis=1).mean()
-            for center, points in zip(centers, self.features.values(), strict=True)
-        ]
-        return float(np.mean(spread) / np.mean([np.linalg.norm(center) for center in centers]))
+        every = self.features.values()
+        spread = [np.linalg.norm(points - points.mean(0), axis=1).mean() for points in every]
+        norms = [np.linalg.norm(points.mean(0)) for points in every]
+        return float(np.mean(spread) / np.mean(norms))
 
 
 def coordinates(rows: list[Row]) -> NDArray[np.float64]:
@@ -151,7 +149,7 @@ def coordinates(rows: list[Row]) -> NDArray[np.float64]:
 
 def color(label: int) -> Any:
     """Of a class."""
-    return matplotlib.colormaps["tab10"](label % 10)
+    return matplotlib.colormaps["tab10"](label)
 
 
 def draw(axes: Axes, view: View) -> None:
@@ -159,7 +157,7 @@ def draw(axes: Axes, view: View) -> None:
     most of the dots."""
     dots = np.concatenate(list(view.features.values()))
     reach = float(np.quantile(np.linalg.norm(dots, axis=1), 0.95)) or 1.0
-    longest = float(np.linalg.norm(view.proxies, axis=1).max()) or 1.0
+    longest = np.linalg.norm(view.proxies, axis=1).max()
     for c, points in view.features.items():
         axes.scatter(points[:, 0], points[:, 1], s=5, color=color(c), alpha=0.45, linewidth=0)
     for c, w in enumerate(view.proxies):
@@ -175,7 +173,6 @@ def draw(axes: Axes, view: View) -> None:
     axes.set_xlabel("feature 1", fontsize=8)
     axes.set_ylabel("feature 2", fontsize=8)
     axes.margins(0.05)
-    axes.autoscale_view()
 
 
 def draw_proxy(
@@ -185,17 +182,13 @@ def draw_proxy(
     look = {"color": color(label), "linewidth": 1.6} if observed else MISSING
     axes.plot([0, end[0]], [0, end[1]], **look)
     # never so near to the origin that all numbers fall on one another
-    length = float(np.linalg.norm(end)) or 1.0
-    at = end / length * max(length + 0.09 * reach, 0.2 * reach)
-    box = {
-        "boxstyle": "circle,pad=0.12",
-        "facecolor": "white",
-        "edgecolor": look["color"],
-        "linewidth": 0.8,
-        "alpha": 0.9,
-    }
+    length = float(np.linalg.norm(end))
+    at = end / length * max(length + 0.09 * reach, 0.2 * reach) if length else end
+    box: dict[str, Any] = {"boxstyle": "circle,pad=0.12", "facecolor": "white", "linewidth": 0.8}
     text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "color": look["color"]}
-    axes.text(at[0], at[1], str(label), **text, bbox=box)
+    axes.text(
+        at[0], at[1], str(label), **text, bbox=box | {"edgecolor": look["color"], "alpha": 0.9}
+    )
     axes.update_datalim([1.08 * at])
 
 

@@ -33,8 +33,8 @@ from fedmap.report.plots import COLORS, bare
 from fedmap.report.table import Table
 
 ALPHAS = (0.1, 0.25, 0.5, 0.75, 0.9)
-TRANSFERS = (("kd", 0.01), ("kd", 0.1), ("mmd", 0.01), ("mmd", 0.1))
-MARKERS = ("o", "s", "^", "D")
+# of each transfer with its weight, the mark in the figure
+MARKERS = {("kd", 0.01): "o", ("kd", 0.1): "s", ("mmd", 0.01): "^", ("mmd", 0.1): "D"}
 PREFERRED = "alpha 0.9, kd 0.01"
 FEDAVG = "default"  # the group of FedAvg's run
 Points = dict[str, tuple[float, float]]  # of each group, global and personal accuracy
@@ -48,7 +48,7 @@ def group(alpha: float, transfer: str, weight: float) -> str:
 SETTINGS = {
     group(alpha, transfer, weight): {"alpha": alpha, "transfer": transfer, "weight": weight}
     for alpha in ALPHAS
-    for transfer, weight in TRANSFERS
+    for transfer, weight in MARKERS
 }
 
 
@@ -60,7 +60,7 @@ class Parameters(Study):
     columns: ClassVar[Sequence[str]] = [column.name for column in COLUMNS[:6]]
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
-        return self.columns[: {"paper": 6, "small": 3, "smoke": 1}[scale]]
+        return self.columns[: {"small": 3, "smoke": 1}.get(scale)]
 
     def cuts(self, scale: Scale) -> list[str]:
         more = {"paper": [], "small": ["3 of 6 columns"], "smoke": ["one column"]}[scale]
@@ -122,12 +122,12 @@ def scatter(points: Points, columns: str) -> Figure:
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     axes = figure.subplots()
     for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
-        for marker, (transfer, weight) in zip(MARKERS, TRANSFERS, strict=True):
+        for (transfer, weight), marker in MARKERS.items():
             if (name := group(alpha, transfer, weight)) in points:
                 axes.scatter(*points[name], color=color, marker=marker, s=42)
     for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
         axes.scatter([], [], color=color, label=f"alpha {alpha:g}")
-    for marker, (transfer, weight) in zip(MARKERS, TRANSFERS, strict=True):
+    for (transfer, weight), marker in MARKERS.items():
         label = f"{transfer.upper()}, weight {weight:g}"
         axes.scatter([], [], color="#777777", marker=marker, label=label)
     if FEDAVG in points:

@@ -41,7 +41,7 @@ class Drift(Central):
     """A training whose proxies are measured after each epoch."""
 
     def measure(self, epoch: int, model: Model, gradient: Tensor) -> list[Row]:
-        proxies = model.net.classifier.weight.detach()
+        proxies = model.net.classifier.weight
         return proxy_statistics(epoch, proxies, gradient.view(proxies.shape), self.classes)
 
 
@@ -162,7 +162,7 @@ def epoch_table(rows: list[Row]) -> Table:
     curves = [curve(rows, *name) for name in names]
     lines = [
         [str(epoch), *(f"{values[epoch]:.3g}" if epoch in values else "-" for values in curves)]
-        for epoch in curves[0]
+        for epoch in sorted({r["epoch"] for r in rows})
     ]
     head = ["epoch", *(f"{what} {group}" for what, group in names)]
     return Table("Means over classes after each epoch (0: before training)", head, lines)

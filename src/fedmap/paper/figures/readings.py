@@ -95,7 +95,7 @@ def above_fedavg(rows: list[Row], group: str) -> bool:
         for name in ("global_last_10", "personal_last_10"):
             gains = differences(rows, column, group, name)
             wanted = len(by_seed(rows, column, FEDAVG, name))
-            if not gains or len(gains) < wanted or mean(gains) <= 0:
+            if len(gains) < wanted or sum(gains) <= 0:
                 return False
     return True
 

@@ -44,7 +44,7 @@ class Tables12(Study):
     methods: ClassVar[Sequence[str]] = ORDER
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
-        return self.columns[: {"paper": 8, "small": 4, "smoke": 1}[scale]]
+        return self.columns[: {"small": 4, "smoke": 1}.get(scale)]
 
     def cuts(self, scale: Scale) -> list[str]:
         groups = "default parameters instead of the best of three groups"

@@ -46,7 +46,7 @@ class Table3(Study):
     methods: ClassVar[Sequence[str]] = list(COMPLETE)
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
-        return self.columns[: {"paper": 3, "small": 2, "smoke": 1}[scale]]
+        return self.columns[: {"small": 2, "smoke": 1}.get(scale)]
 
     def cuts(self, scale: Scale) -> list[str]:
         more = {"paper": [], "small": ["without cifar-100/vgg8-bn"], "smoke": ["one column"]}[scale]
@@ -121,20 +121,20 @@ def table(rows: list[Row]) -> Table:
     for goal in GOALS:
         head += [f"{goal}, last round", "last 10", "from FedAvg", "paper", "from FedAvg"]
         head += ["difference"] if same else []
-    lines = [
-        [METHODS[method].__name__ + ("" if group == "default" else f" ({group})")]
+    lines = {
+        (method, group): [METHODS[method].__name__ + ("" if group == "default" else f" ({group})")]
         for method, group in averages(rows, "global")
-    ]
-    for goal, printed in zip(GOALS, zip(*COMPLETE.values(), strict=True), strict=True):
-        paper = dict(zip(COMPLETE, printed, strict=True))
+    }
+    for i, goal in enumerate(GOALS):
+        paper = {method: printed[i] for method, printed in COMPLETE.items()}
         last, last_10 = averages(rows, goal), averages(rows, f"{goal}_last_10")
-        for line, key in zip(lines, last, strict=True):
+        for key, line in lines.items():
             gain = signed(last_10[key] - last_10[FEDAVG]) if FEDAVG in last_10 else "-"
             line += [f"{last[key]:.1f}", f"{last_10[key]:.1f}", gain]
             line += [f"{paper[key[0]]:.1f}", signed(paper[key[0]] - paper["fedavg"])]
             line += [signed(last[key] - paper[key[0]])] if same else []
     caption = f"Complete classes, accuracy in %, average over {', '.join(columns)}"
-    return Table(caption, head, lines)
+    return Table(caption, head, list(lines.values()))
 
 
 def notes(rows: list[Row]) -> list[str]:

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from tests.flower.conftest import DirectGrid
+from tests.flower.conftest import DirectGrid, write_site
 
 from fedmap import values
 from fedmap.data import load
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
-from fedmap.flower.server_app import serve
+from fedmap.flower import server_app
+from fedmap.flower.server_app import Options, serve
 from fedmap.flower.sites import Sites
 from fedmap.flower.terms import Hello, Terms, agree, fit, offer
 from fedmap.methods import METHODS
@@ -25,8 +26,8 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 
-def simulated(nodes: dict[int, dict[str, Any]], out: Path, **more: Any) -> Result:
-    """The same sites in one process, with the ordinary engine."""
+def simulated(nodes: dict[int, dict[str, Any]], out: Path, test: str = "", **more: Any) -> Result:
+    """The same sites in one process, with the ordinary engine; `test` is the server's own data."""
     configs = sorted(nodes.values(), key=lambda config: str(config["site"]))
     names = [str(config["site"]) for config in configs]
     data = [load(str(config["data"])) for config in configs]
@@ -34,7 +35,8 @@ def simulated(nodes: dict[int, dict[str, Any]], out: Path, **more: Any) -> Resul
     terms: Terms = agree(offers, ())
     own = {k: ClientData.of(fit(d, terms, names[k]), k) for k, d in enumerate(data)}
     given = {k: v for k, v in CONFIG.items() if "-" not in k} | {"data": "sites"} | more
-    return Run(Settings.of(given), Sites(terms, names, own), out).go()
+    held = server_app.test_data(Options(out="", test_data=test), terms)
+    return Run(Settings.of(given), Sites(terms, names, own, held), out).go()
 
 
 def records(result: Result) -> list[dict[str, Any]]:
@@ -45,10 +47,13 @@ def needs_public(method: str) -> bool:
     return METHODS[method].public_samples > 0
 
 
-@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if not needs_public(m)])
+@pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_method_has_the_simulators_bits(method: str, grid: DirectGrid, tmp_path: Path) -> None:
-    result = serve(grid, CONFIG | {"method": method, "out": str(tmp_path / "run")})
-    expected = simulated(grid.configs, tmp_path / "simulated", method=method)
+    write_site(tmp_path / "test", 50, range(4), each=25)
+    test = f"npz:{tmp_path / 'test'}" if needs_public(method) else ""
+    config = CONFIG | {"method": method, "out": str(tmp_path / "run"), "test-data": test}
+    result = serve(grid, config)
+    expected = simulated(grid.configs, tmp_path / "simulated", test, method=method)
     assert records(result) == records(expected)
     assert result.final == expected.final
     file = "global.safetensors"

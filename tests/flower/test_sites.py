@@ -103,7 +103,7 @@ def test_a_site_that_does_not_answer_in_time_is_left_out(three: DirectGrid, tmp_
 
 def with_participation(grid: DirectGrid, tmp_path: Path, absent: dict[int, int]) -> Any:
     """The simulator's server state where one site is absent in some rounds."""
-    given = {"method": "map", "fraction": 1.0, "rounds": 4}
+    given: dict[str, Any] = {"method": "map", "fraction": 1.0, "rounds": 4}
 
     def play(setup: Setup, engine: Any, round: int, state: Any) -> Any:
         selected = [k for k in range(3) if absent.get(round) != k]
@@ -345,15 +345,6 @@ def test_the_servers_own_test_data_gives_the_global_accuracy(
     accuracy = result.global_accuracy
     assert accuracy is not None
     assert accuracy * 100 == pytest.approx(round(accuracy * 100))
-
-
-def test_a_method_with_public_data_at_the_server_runs_where_it_has_some(
-    three: DirectGrid, tmp_path: Path
-) -> None:
-    write_site(tmp_path / "test", 50, range(4), each=25)
-    more = {"test-data": f"npz:{tmp_path / 'test'}", "method": "feddf"}
-    result = serve(three, config(tmp_path, **more))
-    assert result.rounds[-1]["global_accuracy"] is not None
 
 
 def test_the_global_model_is_tested_at_the_sites_every_few_rounds(

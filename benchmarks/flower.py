@@ -30,7 +30,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedmap.flower import records
 from fedmap.flower.app_folder import write_app
-from fedmap.flower.demo import images, incomplete, lay_out
+from fedmap.flower.demo import images, incomplete, lay_out, write_images
 from fedmap.flower.lab import POLL, Lab
 from fedmap.flower.server_app import serve
 from fedmap.flower.terms import Answer, Hello, Offer, Order
@@ -125,7 +125,10 @@ def rounds(count: int, nets: list[str]) -> None:
     print("| net | way | seconds of a round | of each |")
     print("| --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        places = lay_out(incomplete(images().smaller(600), SITES), Path(folder) / "sites")
+        dataset = images().smaller(600)
+        places = lay_out(incomplete(dataset, SITES), Path(folder) / "sites")
+        test = Path(folder) / "test"
+        write_images(test, dataset.test_x, dataset.test_y, dataset.classes)
         configs = {
             site.name: {"data": f"folder:{site.data}", "states": str(site.states)}
             for site in places
@@ -136,7 +139,7 @@ def rounds(count: int, nets: list[str]) -> None:
             with Lab(Path(folder) / way, configs, insecure=True, polls=polls) as lab:
                 for net in nets:
                     show(net, f"Flower's FedAvg, {way}", stock_round(lab, net, count))
-                    show(net, f"fedmap, {way}", own_round(lab, net, count))
+                    show(net, f"fedmap, {way}", own_round(lab, net, count, test))
 
 
 def stock_round(lab: Lab, net: str, count: int) -> list[float]:
@@ -152,11 +155,12 @@ def stock_round(lab: Lab, net: str, count: int) -> list[float]:
     return [float(seconds) for round, seconds in found if round != "0"]
 
 
-def own_round(lab: Lab, net: str, count: int) -> list[float]:
+def own_round(lab: Lab, net: str, count: int, test: Path) -> list[float]:
     """fedmap's FedAvg: seconds of each round. The server tests the global model itself."""
     app = lab.folder / f"own-{net}"
     given = {"method": "fedavg", "net": net, "rounds": count, "epochs": 1.0, "batch": 32}
-    write_app(app, given | {"min_sites": SITES, "test_data": "fashion-mini", "pin_nodes": False})
+    server = {"min_sites": SITES, "test_data": f"folder:{test}", "pin_nodes": False}
+    write_app(app, given | server)
     lab.run_app(app)
     return [record["seconds"] for record in Result.read(app / "run").rounds]
 

@@ -61,7 +61,7 @@ def simulated(
     data = [load(f"folder:{folders[name]}") for name in names]
     hellos = [offer(n, d, Hello(), native=True) for n, d in zip(names, data, strict=True)]
     terms = agree(hellos, ())
-    own = {k: ClientData.of(fit(d, terms, names[k]), k) for k, d in enumerate(data)}
+    own = {k: ClientData.of(fit(d, terms, f"site {names[k]}"), k) for k, d in enumerate(data)}
     settings = Settings.of(GIVEN | {"data": "sites"} | more)
 
     def play(setup: Setup, engine: Any, round: int, state: Any) -> Any:

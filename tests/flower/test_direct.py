@@ -33,7 +33,7 @@ def simulated(nodes: dict[int, dict[str, Any]], out: Path, test: str = "", **mor
     data = [load(str(config["data"])) for config in configs]
     offers = [offer(n, d, Hello(), native=True) for n, d in zip(names, data, strict=True)]
     terms: Terms = agree(offers, ())
-    own = {k: ClientData.of(fit(d, terms, names[k]), k) for k, d in enumerate(data)}
+    own = {k: ClientData.of(fit(d, terms, f"site {names[k]}"), k) for k, d in enumerate(data)}
     given = {k: v for k, v in CONFIG.items() if "-" not in k} | {"data": "sites"} | more
     held = server_app.test_data(Options(out="", test_data=test), terms)
     return Run(Settings.of(given), Sites(terms, names, own, held), out).go()

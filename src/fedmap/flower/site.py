@@ -77,7 +77,7 @@ class Site:
             raise FedmapError(
                 f"the server asks for method {settings.method!r}, which is not installed here"
             )
-        dataset = fit(self.dataset(), order.terms, self.name)
+        dataset = fit(self.dataset(), order.terms, f"site {self.name}")
         own = ClientData.of(dataset, order.number, settings.partition_seed or 0)
         names = [f"site {number}" for number in range(order.sites)]
         own_data = {order.number: own}

@@ -88,7 +88,7 @@ def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
             "all need the same"
         )
     if hello.classes:
-        numbers_of(dataset, hello.classes, site)
+        numbers_of(dataset, hello.classes, f"site {site}")
     return Offer(
         site=site,
         classes=() if hello.classes else dataset.classes,
@@ -193,7 +193,7 @@ def numbers_of(dataset: Dataset, classes: tuple[str, ...], who: str) -> Tensor:
     for label in sorted({*dataset.train_y.tolist(), *dataset.test_y.tolist()}):
         if dataset.classes[label] not in classes:
             raise FedmapError(
-                f"site {who} has samples of class {dataset.classes[label]!r}, which is none of the "
+                f"{who} has samples of class {dataset.classes[label]!r}, which is none of the "
                 f"federation's classes: {', '.join(classes)}"
             )
     places = {name: number for number, name in enumerate(classes)}
@@ -204,12 +204,12 @@ def _pixels(x: Tensor, terms: Terms, who: str) -> Tensor:
     shape, kind = tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")
     if kind != terms.kind or len(shape) != len(terms.shape):
         raise FedmapError(
-            f"site {who} has samples {kind} {shape}, the federation {terms.kind} {terms.shape}"
+            f"{who} has samples {kind} {shape}, the federation {terms.kind} {terms.shape}"
         )
     if shape == terms.shape:
         return x
     if len(shape) == 1 or (shape[0] != terms.shape[0] and shape[0] != 1):
-        raise FedmapError(f"site {who} has samples of {shape}, the federation of {terms.shape}")
+        raise FedmapError(f"{who} has samples of {shape}, the federation of {terms.shape}")
     x = x.expand(-1, terms.shape[0], -1, -1)
     return x if shape[1:] == terms.shape[1:] else resize(x, (terms.shape[1], terms.shape[2]))
 

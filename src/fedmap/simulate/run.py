@@ -162,6 +162,8 @@ class Run:
             entries = named_values(setup.initial, {"model": model})
             content = values.save(entries, model_notes(setup))
             folder.write("global.safetensors", content)
+        # What a newcomer would download, see `fedmap adapt`.
+        folder.write("server.safetensors", values.save(state, model_notes(setup)))
         known = [accuracy for accuracy in accuracies if accuracy is not None]
         final = summary(records) | {
             "personal_accuracy_all_clients": sum(known) / len(known) if known else None,

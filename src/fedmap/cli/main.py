@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, flower, options
+from fedmap.cli import data, flower, options, use
 from fedmap.cli.options import Json, Out, Quiet, Workers, takes
 from fedmap.cli.parsing import cores, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
@@ -27,6 +27,9 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data", rich_help_panel="Data")
 app.add_typer(flower.app, name="flower", rich_help_panel="Beyond one machine")
+
+for command in use.COMMANDS:
+    app.command(rich_help_panel="Use the models")(command)
 
 SettingsFile = Annotated[
     Path | None,

@@ -60,6 +60,18 @@ class RunFolder:
         self._written = 0  # bytes and checksum of rounds.jsonl up to the last whole round
         self._checksum = 0
 
+    @classmethod
+    def finished(cls, path: Path) -> "RunFolder":
+        """The folder of a run that reached its end; any other is refused."""
+        folder = cls(path)
+        if not folder.begun:
+            raise FedmapError(f"{path} is not a run folder: it has no run.toml")
+        if not folder.done:
+            raise FedmapError(
+                f"the run in {path} is not finished; go on with: fedmap resume {path}"
+            )
+        return folder
+
     @property
     def done(self) -> bool:
         """Is the run finished?"""

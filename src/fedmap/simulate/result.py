@@ -42,13 +42,7 @@ class Result:
     @classmethod
     def read(cls, path: Path | str, method: AnyMethod | None = None) -> "Result":
         """The result of a finished run's folder. `method` spares looking the method up again."""
-        folder = RunFolder(Path(path))
-        if not folder.begun:
-            raise FedmapError(f"{path} is not a run folder: it has no run.toml")
-        if not folder.done:
-            raise FedmapError(
-                f"the run in {path} is not finished; go on with: fedmap resume {path}"
-            )
+        folder = RunFolder.finished(Path(path))
         file = folder.path / "run.toml"
         settings = Settings.of(read_toml(file))
         about = tomllib.loads(file.read_text())["federation"]

@@ -1,0 +1,83 @@
+"""Commands for the models of finished runs. The work is done in `fedmap.use`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fedmap.report.table import Table
+    from fedmap.use.model import UsableModel
+
+
+def option(*names: str, help: str) -> Any:
+    """An option without its default in the help."""
+    return typer.Option(*names, help=help, show_default=False)
+
+
+RunOrModel = Annotated[
+    Path, typer.Argument(help="A run's folder, or a model's file.", show_default=False)
+]
+Client = Annotated[
+    str | None, option("--client", help="The personal model of this client: its name or number.")
+]
+Global = Annotated[bool, option("--global", help="The global model (which is the default).")]
+Method = Annotated[
+    str | None,
+    option("--method", help="FILE.py:CLASS, where the model is of a method in a file of your own."),
+]
+
+
+def predict(
+    model: RunOrModel,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Images, .npz or .csv files, or folders of them.", show_default=False),
+    ],
+    client: Client = None,
+    of_all: Global = False,
+    csv: Annotated[
+        Path | None,
+        option("--csv", help="Write the probabilities of all classes to this file."),
+    ] = None,
+    method: Method = None,
+) -> None:
+    """Ask a trained model: the class of each image or row, with its probability.
+
+    Nothing but the model's file is needed. Images may have any size and color. A .csv file has a
+    head and, as array x of an .npz file has, the values that the model was trained on. For example:
+    fedmap predict runs/mine photos/ --client oslo --csv answers.csv"""
+    from fedmap.simulate.folder import write_atomically
+    from fedmap.use.predict import predict
+
+    answers = predict(usable(model, client, of_all, method), files)
+    if csv is not None:
+        write_atomically(csv, answers.all_classes().csv().encode(), lasting=False)
+    shown(answers.table())
+
+
+COMMANDS = (predict,)
+
+
+def usable(path: Path, client: str | None, of_all: bool, method: str | None) -> "UsableModel":
+    """The model that is meant."""
+    from fedmap.use.find import model_file
+    from fedmap.use.model import UsableModel
+
+    return UsableModel.read(model_file(path, client, of_all), method)
+
+
+def shown(table: "Table") -> None:
+    """A table for people, Markdown where it is piped."""
+    from rich.markup import escape
+
+    from fedmap.cli import lists
+
+    screen = lists.console()
+    if not screen.is_terminal:
+        print(table.markdown(), end="")
+        return
+    grid = lists.table(*table.head)
+    for line in table.lines:
+        grid.add_row(*map(escape, line))
+    screen.print(grid)

@@ -56,7 +56,58 @@ def predict(
     shown(answers.table())
 
 
-COMMANDS = (predict,)
+def export(
+    model: RunOrModel,
+    out: Annotated[Path, option("--out", "-o", help="The file to write.")],
+    format: Annotated[
+        str, typer.Option("--format", help="onnx, torch-export or safetensors.")
+    ] = "onnx",
+    client: Client = None,
+    of_all: Global = False,
+    method: Method = None,
+) -> None:
+    """Write a trained model for programs that do not know fedmap.
+
+    An onnx or torch-export file takes raw samples in 32-bit floats (pixels from 0 to 255, or values
+    as they are in your files; the scaling is part of it), any number at a time, and gives logits,
+    whose softmax are the probabilities. A safetensors file has the weights under the net's own
+    names. A model of a run gets its card beside it. For example: fedmap export runs/mine --client
+    oslo -o oslo.onnx"""
+    from fedmap.use.card import card
+    from fedmap.use.export import export, signature
+
+    found = usable(model, client, of_all, method)
+    export(found, format, out)
+    print(out)
+    if format != "safetensors":
+        print(signature(found))
+    if model.is_dir():
+        beside = out.with_name(f"{out.name}.md")
+        beside.write_text(card(model, found.path))
+        print(f"model card: {beside}")
+
+
+def card(
+    run: Annotated[Path, typer.Argument(help="A finished run's folder.", show_default=False)],
+    client: Client = None,
+    of_all: Annotated[bool, option("--global", help="The card of the global model alone.")] = False,
+    out: Annotated[
+        Path | None, option("--out", "-o", help="Write it to this file instead.")
+    ] = None,
+) -> None:
+    """Show a run's model card in Markdown: data, classes, accuracies, settings, limits."""
+    from fedmap.use.card import card
+    from fedmap.use.find import model_file
+
+    file = model_file(run, client, of_all) if client is not None or of_all else None
+    text = card(run, file)
+    if out is None:
+        print(text, end="")
+    else:
+        out.write_text(text)
+
+
+COMMANDS = (predict, export, card)
 
 
 def usable(path: Path, client: str | None, of_all: bool, method: str | None) -> "UsableModel":

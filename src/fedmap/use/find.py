@@ -48,12 +48,24 @@ def _of_client(folder: Path, client: str) -> Path:
         stems = [f"{number:05d}", *names[number : number + 1]]
     elif client in names:
         stems.append(f"{names.index(client):05d}")
-    stems += [re.sub(r"[^\w.-]", "_", stem) for stem in stems]
+    stems = [*stems, *map(_as_a_file_name, stems)]
     files = {file.stem: file for file in (folder / "personal").glob("*.safetensors")}
     for stem in stems:
         if stem in files:
             return files[stem]
     raise FedmapError(f"the run in {folder} has no client {client!r}; {_choice(folder, client)}")
+
+
+def client_of(folder: Path, file: Path) -> int:
+    """The number of the client whose personal model a file of a run has."""
+    for number, name in enumerate(client_names(folder)):
+        if file.stem in (name, _as_a_file_name(name)):
+            return number
+    return int(file.stem)
+
+
+def _as_a_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)
 
 
 def _choice(folder: Path, client: str = "") -> str:

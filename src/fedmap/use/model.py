@@ -85,6 +85,7 @@ class OnRawSamples(nn.Module):
 class UsableModel:
     """A trained model that can be asked: a global one, or a client's own."""
 
+    path: Path
     notes: Notes
     module: OnRawSamples  # in evaluation mode
 
@@ -99,7 +100,10 @@ class UsableModel:
         make = partial(build, notes.net, notes.shape, len(notes.classes), seed=0)
         entries = load_named(Model(make()), path)
         predictor = _predictor(path, notes, WorkingModels(make), entries, method)
-        return cls(notes, OnRawSamples(predictor, notes).eval())
+        module = OnRawSamples(predictor, notes).eval().requires_grad_(False)
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.data, tensor.grad = tensor.data.clone(), None  # no longer a part of one vector
+        return cls(path, notes, module)
 
     def logits(self, samples: Tensor) -> Tensor:
         """The logits of raw samples: pixels from 0 to 255, or values."""

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedmap.cli.options import DataDir
+
 if TYPE_CHECKING:
     from fedmap.report.table import Table
     from fedmap.use.model import UsableModel
@@ -18,6 +20,7 @@ def option(*names: str, help: str) -> Any:
 RunOrModel = Annotated[
     Path, typer.Argument(help="A run's folder, or a model's file.", show_default=False)
 ]
+Run = Annotated[Path, typer.Argument(help="A finished run's folder.", show_default=False)]
 Client = Annotated[
     str | None, option("--client", help="The personal model of this client: its name or number.")
 ]
@@ -88,7 +91,7 @@ def export(
 
 
 def card(
-    run: Annotated[Path, typer.Argument(help="A finished run's folder.", show_default=False)],
+    run: Run,
     client: Client = None,
     of_all: Annotated[bool, option("--global", help="The card of the global model alone.")] = False,
     out: Annotated[
@@ -107,7 +110,32 @@ def card(
         out.write_text(text)
 
 
-COMMANDS = (predict, export, card)
+def adapt(
+    run: Run,
+    data: Annotated[
+        str, option("--data", help="The newcomer's own data: FORMAT:PATH, as for `fedmap run`.")
+    ],
+    out: Annotated[Path, option("--out", "-o", help="The folder for the newcomer's model.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Make a personal model for a client that never took part.
+
+    The run's final download is personalized on the newcomer's samples by the method's own rule,
+    and both models are tested on those of its samples that were not trained on. Classes are
+    matched by their names. For example: fedmap adapt runs/mine --data folder:bergen -o bergen"""
+    from fedmap.report.table import percent
+    from fedmap.use.adapt import adapt
+
+    found = adapt(run, data, out, Path(data_dir) if data_dir else None)
+    print(
+        f"on the newcomer's own {found.test_samples} test samples: "
+        f"global model {percent([found.global_accuracy])} %, "
+        f"personal model {percent([found.personal_accuracy])} % "
+        f"(trained on {found.training_samples} samples)\npersonal model: {found.file}"
+    )
+
+
+COMMANDS = (predict, export, card, adapt)
 
 
 def usable(path: Path, client: str | None, of_all: bool, method: str | None) -> "UsableModel":

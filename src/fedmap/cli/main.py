@@ -75,12 +75,20 @@ def run(
 @app.command(rich_help_panel="Train")
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    rounds: Annotated[
+        int | None, options.option("--rounds", "Go on to this many rounds in all.", options.HOW)
+    ] = None,
     workers: Workers = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was stopped, from its last whole round; the result is the same as if it
-    had not been."""
+    had not been.
+
+    With --rounds also a finished run goes on. It must have been started with --keep-states where
+    the method's clients keep something. 50 and 50 rounds are then the same as 100 at once, but for
+    methods that look at the number of all rounds: the inherited private model of FedPHP, MAP and
+    ScaMAP moves more slowly the more rounds there are to come."""
     from fedmap.cli.train import one_run
     from fedmap.simulate.settings import Settings, read_toml
 
@@ -92,7 +100,9 @@ def resume(
             f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
             f"out={str(folder)!r}, resume=True)"
         )
-    settings = Settings.of(base | ({"workers": workers} if workers else {}))
+    given = {"workers": workers, "rounds": rounds}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    settings = Settings.of(base | chosen)
     one_run(settings, folder, True, quiet, as_json)
 
 

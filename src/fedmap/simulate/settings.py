@@ -18,7 +18,12 @@ from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
-NO_NUMBERS = {"workers", "engine", "data_dir"}  # how a run is carried out; they change no number
+NO_NUMBERS = {
+    "workers",
+    "engine",
+    "data_dir",
+    "keep_states",
+}  # how a run is carried out; they change no number
 
 
 class Settings(Training):
@@ -69,6 +74,9 @@ class Settings(Training):
         "auto", description="what runs the clients: local, fork, or auto for what the workers need"
     )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
+    keep_states: bool = Field(
+        False, description="keep the clients' states of a finished run, for more rounds later"
+    )
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> "Settings":

@@ -96,6 +96,16 @@ def test_native_kernels_step_aside_for_an_export(finished: Finished, pictures: F
     same(torch.export.load(io.BytesIO(content)).module()(x), model.logits(x))
 
 
+def test_the_global_model_of_a_result_is_exported_as_it_is(
+    finished: Finished, pictures: Federation
+) -> None:
+    net = finished("fedavg", "lenet").global_model
+    assert net is not None
+    x = pictures.dataset.normalize(pictures.dataset.test_x)
+    program = torch.export.export(net, (x,)).module()
+    same(program(x + 1), net(x + 1))
+
+
 def test_a_safetensors_export_is_read_again(finished: Finished, tmp_path: Path) -> None:
     model = UsableModel.read(finished("fedrod", "lenet").folder / "personal/00002.safetensors")
     export(model, "safetensors", tmp_path / "mine.safetensors")

@@ -218,3 +218,11 @@ def test_the_command_needs_the_run_folder_and_files_only(
 def test_the_command_says_what_is_wrong_in_one_sentence(fedmap: Fedmap, tmp_path: Path) -> None:
     done = fedmap("predict nothing.safetensors x.png")
     assert (done.returncode, done.stderr) == (1, "fedmap: there is no file nothing.safetensors\n")
+
+
+def test_a_table_that_cannot_be_written_is_named(
+    fedmap: Fedmap, finished: Finished, pictures: Federation, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "new.npz", x=pictures.dataset.test_x[:3])
+    done = fedmap(f"predict {finished('fedavg', 'lenet').folder} new.npz --csv nowhere/out.csv")
+    assert done.stderr == "fedmap: cannot write nowhere/out.csv: No such file or directory\n"

@@ -28,9 +28,6 @@ app = typer.Typer(
 app.add_typer(data.app, name="data", rich_help_panel="Data")
 app.add_typer(flower.app, name="flower", rich_help_panel="Beyond one machine")
 
-for command in use.COMMANDS:
-    app.command(rich_help_panel="Use the models")(command)
-
 SettingsFile = Annotated[
     Path | None,
     typer.Argument(
@@ -189,6 +186,10 @@ def demo(
         workers=workers or cores(),
     )
     many_runs(comparison, out or Path("runs/demo"), quiet, False)
+
+
+for command in use.COMMANDS:
+    app.command(rich_help_panel="Use the models")(command)
 
 
 @app.command(rich_help_panel="The paper")

@@ -50,12 +50,12 @@ def predict(
     Nothing but the model's file is needed. Images may have any size and color. A .csv file has a
     head and, as array x of an .npz file has, the values that the model was trained on. For example:
     fedmap predict runs/mine photos/ --client oslo --csv answers.csv"""
-    from fedmap.simulate.folder import write_atomically
+    from fedmap.use.files import write
     from fedmap.use.predict import predict
 
     answers = predict(usable(model, client, of_all, method), files)
     if csv is not None:
-        write_atomically(csv, answers.all_classes().csv().encode(), lasting=False)
+        write(csv, answers.all_classes().csv())
     shown(answers.table())
 
 
@@ -78,6 +78,7 @@ def export(
     oslo -o oslo.onnx"""
     from fedmap.use.card import card
     from fedmap.use.export import export, signature
+    from fedmap.use.files import write
 
     found = usable(model, client, of_all, method)
     export(found, format, out)
@@ -86,7 +87,7 @@ def export(
         print(signature(found))
     if model.is_dir():
         beside = out.with_name(f"{out.name}.md")
-        beside.write_text(card(model, found.path))
+        write(beside, card(model, found.path))
         print(f"model card: {beside}")
 
 
@@ -100,6 +101,7 @@ def card(
 ) -> None:
     """Show a run's model card in Markdown: data, classes, accuracies, settings, limits."""
     from fedmap.use.card import card
+    from fedmap.use.files import write
     from fedmap.use.find import model_file
 
     file = model_file(run, client, of_all) if client is not None or of_all else None
@@ -107,7 +109,7 @@ def card(
     if out is None:
         print(text, end="")
     else:
-        out.write_text(text)
+        write(out, text)
 
 
 def adapt(

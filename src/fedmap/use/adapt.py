@@ -12,10 +12,11 @@ from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
 from fedmap.flower.sites import Sites
 from fedmap.flower.terms import Terms, fit
-from fedmap.simulate.folder import RunFolder, write_atomically
+from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.result import model_notes, named_values
 from fedmap.simulate.settings import Settings, read_toml
 from fedmap.simulate.tasks import Setup, do
+from fedmap.use.files import write
 from fedmap.use.model import Notes
 
 NEWCOMER = "newcomer"
@@ -62,10 +63,10 @@ def adapt(run: Path, data: str, out: Path, data_dir: Path | None = None) -> Adap
     report = {name: value for name, value in adapted._asdict().items() if name != "file"}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(adapted.file, content)
-        write_atomically(out / "accuracy.json", (json.dumps(report, indent=1) + "\n").encode())
     except OSError as wrong:
-        raise FedmapError(f"cannot write {wrong.filename or out}: {wrong.strerror}") from None
+        raise FedmapError(f"cannot make the folder {out}: {wrong.strerror}") from None
+    write(adapted.file, content)
+    write(out / "accuracy.json", json.dumps(report, indent=1) + "\n")
     return adapted
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from fedmap.errors import FedmapError
 from fedmap.registry import nearest
-from fedmap.simulate.folder import write_atomically
+from fedmap.use.files import write
 from fedmap.use.model import UsableModel
 
 INPUT, OUTPUT = "samples", "logits"
@@ -23,14 +23,10 @@ NOTE = "fedmap"  # under this name classes, shape and all else of the note are i
 
 
 def export(model: UsableModel, format: str, out: Path) -> None:
-    """Write the model to a file, whole or not at all."""
+    """Write the model to a file in one of FORMATS."""
     if format not in FORMATS:
         raise FedmapError(f"there is no format {format!r}; {nearest(format, FORMATS)}")
-    content = FORMATS[format](model)
-    try:
-        write_atomically(out, content, lasting=False)
-    except OSError as wrong:
-        raise FedmapError(f"cannot write {out}: {wrong.strerror}") from None
+    write(out, FORMATS[format](model))
 
 
 def as_onnx(model: UsableModel) -> bytes:

@@ -1,9 +1,15 @@
-"""Small nets and federations that train in milliseconds."""
+"""Small nets and federations that train in milliseconds; the command line without a shell."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
+from fedmap.cli.main import main
 from fedmap.data import synthetic
 from fedmap.federation import Federation, partition
 from fedmap.nets import NETS, Net
@@ -57,3 +63,28 @@ def images() -> Federation:
 def _as_many_threads_as_the_engine() -> None:
     """References in tests use one thread, as the engine does, so that sums have the same bits."""
     torch.set_num_threads(1)
+
+
+class Done(NamedTuple):
+    """What a command left."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def fedmap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], Done]:
+    """The command as the shell calls it, in its own folder, in this process: Python does not start
+    again each time."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["fedmap", *arguments.split()])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Done(int(end.value.code or 0), *capsys.readouterr())
+
+    return call

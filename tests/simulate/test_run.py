@@ -88,7 +88,8 @@ def test_a_run_without_out_has_the_files_of_one_in_a_folder_and_its_own_goes_wit
     kept = fedmap.run("map", federation, out=tmp_path / "run", **SMALL)
     assert numbers(passing) == numbers(kept)
     assert files(passing.folder) == files(kept.folder)
-    assert len(files(kept.folder)) == 1 + 1 + 6  # the global model, final.json, six clients
+    # the global model, the server's state, final.json, six clients
+    assert len(files(kept.folder)) == 1 + 1 + 1 + 6
     folder = passing.folder
     del passing
     gc.collect()
@@ -163,7 +164,7 @@ def test_the_folder_has_what_it_promises(federation: Federation, tmp_path: Path)
     result = fedmap.run("map", federation, out=tmp_path / "run", seed=5, **SMALL)
     names = {path.name for path in (tmp_path / "run").iterdir()}
     files_of_rounds = {"run.toml", "rounds.jsonl", "final.json", "done"}
-    assert names == files_of_rounds | {"global.safetensors", "personal"}
+    assert names == files_of_rounds | {"global.safetensors", "server.safetensors", "personal"}
     about = tomllib.loads((tmp_path / "run/run.toml").read_text())
     assert (about["seed"], about["partition_seed"]) == (5, 1)
     assert about["params"]["alpha"] == result.settings.params["alpha"]

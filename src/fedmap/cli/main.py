@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, flower, options
+from fedmap.cli import data, flower, options, use
 from fedmap.cli.options import Engine, Json, Out, Quiet, RayAddress, Workers, takes
 from fedmap.cli.parsing import cores, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
@@ -72,6 +72,9 @@ def run(
 @app.command(rich_help_panel="Train")
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run that was stopped.")],
+    rounds: Annotated[
+        int | None, options.option("--rounds", "Go on to this many rounds in all.", options.HOW)
+    ] = None,
     workers: Workers = None,
     engine: Engine = None,
     ray_address: RayAddress = None,
@@ -79,7 +82,12 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was stopped, from its last whole round; the result is the same as if it
-    had not been."""
+    had not been.
+
+    With --rounds also a finished run goes on. It must have been started with --keep-states where
+    the method's clients keep something. 50 and 50 rounds are then the same as 100 at once, but for
+    methods that look at the number of all rounds: the inherited private model of FedPHP, MAP and
+    ScaMAP moves more slowly the more rounds there are to come."""
     from fedmap.cli.train import one_run
     from fedmap.simulate.settings import Settings, read_toml
 
@@ -91,7 +99,7 @@ def resume(
             f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
             f"out={str(folder)!r}, resume=True)"
         )
-    how = {"workers": workers, "engine": engine, "ray_address": ray_address}
+    how = {"workers": workers, "engine": engine, "ray_address": ray_address, "rounds": rounds}
     given = {name: value for name, value in how.items() if value is not None}
     one_run(Settings.of(base | given), folder, True, quiet, as_json)
 
@@ -179,6 +187,10 @@ def demo(
         workers=workers or cores(),
     )
     many_runs(comparison, out or Path("runs/demo"), quiet, False)
+
+
+for command in use.COMMANDS:
+    app.command(rich_help_panel="Use the models")(command)
 
 
 @app.command(rich_help_panel="The paper")

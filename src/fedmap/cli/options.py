@@ -243,6 +243,14 @@ class RunOptions:
             HOW,
         ),
     ] = None
+    keep_states: Annotated[
+        bool | None,
+        option(
+            "--keep-states",
+            "Keep the clients' states of a finished run, so that it can go on for more rounds.",
+            HOW,
+        ),
+    ] = None
     out: Out = None
     quiet: Quiet = False
     as_json: Json = False

@@ -60,6 +60,18 @@ class RunFolder:
         self._written = 0  # bytes and checksum of rounds.jsonl up to the last whole round
         self._checksum = 0
 
+    @classmethod
+    def finished(cls, path: Path) -> "RunFolder":
+        """The folder of a run that reached its end; any other is refused."""
+        folder = cls(path)
+        if not folder.begun:
+            raise FedmapError(f"{path} is not a run folder: it has no run.toml")
+        if not folder.done:
+            raise FedmapError(
+                f"the run in {path} is not finished; go on with: fedmap resume {path}"
+            )
+        return folder
+
     @property
     def done(self) -> bool:
         """Is the run finished?"""
@@ -71,9 +83,9 @@ class RunFolder:
         return (self.path / "run.toml").exists()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, keep_states: bool = False) -> Iterator[None]:
         """Only one process at a time works in the folder. The lock goes with the process, however
-        it ends."""
+        it ends. The checkpoint of a run that is done goes, unless it is to be kept."""
         try:
             self.checkpoint.mkdir(parents=True, exist_ok=True)
         except OSError as wrong:
@@ -86,7 +98,7 @@ class RunFolder:
                     f"another process works in {self.path}; wait for it or choose another folder"
                 ) from None
             yield
-            if self.done:
+            if self.done and not keep_states:
                 shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def write(self, name: str, content: str | bytes) -> None:
@@ -105,17 +117,31 @@ class RunFolder:
             self._append(record)
             return
         store.sync()
-        content = values.save(server)
-        write_atomically(self.checkpoint / f"server-{number}.safetensors", content)
         self._append(record)
+        self._commit_to(number, values.save(server))
+        (self.checkpoint / f"server-{number - 1}.safetensors").unlink(missing_ok=True)
+
+    def _commit_to(self, number: int, server: bytes) -> None:
+        """The server state of a round whose record is written, then the file that makes both
+        count."""
+        write_atomically(self.checkpoint / f"server-{number}.safetensors", server)
         commit = {
             "round": number,
-            "server_crc": zlib.crc32(content),
+            "server_crc": zlib.crc32(server),
             "rounds_bytes": self._written,
             "rounds_crc": self._checksum,
         }
         write_atomically(self._commit, json.dumps(commit).encode())
-        (self.checkpoint / f"server-{number - 1}.safetensors").unlink(missing_ok=True)
+
+    def reopen(self) -> None:
+        """Take the end of a finished run back, for more rounds: its last round is the last commit,
+        and its results stand until there are new ones."""
+        if not self._commit.exists():
+            content = self._rounds.read_bytes()
+            self._written, self._checksum = len(content), zlib.crc32(content)
+            state = values.save(values.load(self.path / "server.safetensors"))
+            self._commit_to(len(content.splitlines()), state)
+        (self.path / "done").unlink()
 
     def _append(self, record: Record) -> None:
         """A line more in rounds.jsonl, after the last whole round."""

@@ -42,13 +42,7 @@ class Result:
     @classmethod
     def read(cls, path: Path | str, method: AnyMethod | None = None) -> "Result":
         """The result of a finished run's folder. `method` spares looking the method up again."""
-        folder = RunFolder(Path(path))
-        if not folder.begun:
-            raise FedmapError(f"{path} is not a run folder: it has no run.toml")
-        if not folder.done:
-            raise FedmapError(
-                f"the run in {path} is not finished; go on with: fedmap resume {path}"
-            )
+        folder = RunFolder.finished(Path(path))
         file = folder.path / "run.toml"
         settings = Settings.of(read_toml(file))
         about = tomllib.loads(file.read_text())["federation"]
@@ -92,15 +86,11 @@ class Result:
         return WorkingModels(self._build)
 
     @cached_property
-    def _names(self) -> list[str]:
-        """The net's parameters and buffers in the order of the vector."""
-        return Model(self._build()).names
+    def _initial(self) -> Model:
+        return Model(self._build())
 
     def _values(self, file: Path) -> Values:
-        """The entries that `named_values` gave names to."""
-        found = values.load(file)
-        vector = torch.cat([found.pop(name).reshape(-1) for name in self._names])
-        return {"model": vector} | {name[1:]: value for name, value in found.items()}
+        return load_named(self._initial, file)
 
 
 def named_values(model: Model, entries: Values) -> Values:
@@ -108,6 +98,19 @@ def named_values(model: Model, entries: Values) -> Values:
     plus before theirs."""
     others = {f"+{name}": value for name, value in entries.items() if name != "model"}
     return model.named(entries["model"]) | others
+
+
+def load_named(model: Model, file: Path) -> Values:
+    """The entries of a file that `named_values` gave names to. The model says what there must
+    be."""
+    found, expected = values.load(file), model.named(model.vector)
+    for name, tensor in expected.items():
+        shape = tuple(found[name].shape) if name in found else None
+        if shape != tuple(tensor.shape):
+            is_there = f"has {name!r} of shape {shape}" if shape is not None else f"lacks {name!r}"
+            raise FedmapError(f"{file} {is_there}; its net has one of {tuple(tensor.shape)}")
+    vector = torch.cat([found.pop(name).reshape(-1) for name in expected])
+    return {"model": vector} | {name.removeprefix("+"): value for name, value in found.items()}
 
 
 def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:

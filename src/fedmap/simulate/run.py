@@ -42,8 +42,8 @@ def run(
     """Train with a method (a name of `fedmap methods`, or `file.py:Class`) on a federation.
 
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr,
-    seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed;
-    without it the folder goes with the result."""
+    seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed,
+    also for more rounds than before; without it the folder goes with the result."""
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method})
     return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
@@ -75,16 +75,20 @@ class Run:
             return self._go_in_a_temporary_folder(on_round)
         folder = RunFolder(self.out)
         if folder.begun:
-            self._refuse_another_run(folder)
-            if folder.done:
+            more = self._refuse_another_run(folder, more=resume)
+            if folder.done and not more:
                 return self._result(folder)
-            if not resume:
+            if folder.done:
+                self._refuse_lost_states(folder)
+            elif not resume:
                 raise FedmapError(
                     f"{folder.path} holds a run that is not finished; "
                     f"go on with: fedmap resume {folder.path}"
                 )
-        with folder.locked():
+        with folder.locked(self.settings.keep_states):
             try:
+                if folder.done:
+                    folder.reopen()
                 self._carry_out(folder, on_round)
             except OSError as wrong:
                 raise FedmapError(
@@ -162,6 +166,8 @@ class Run:
             entries = named_values(setup.initial, {"model": model})
             content = values.save(entries, model_notes(setup))
             folder.write("global.safetensors", content)
+        # What a newcomer would download, see `fedmap adapt`.
+        folder.write("server.safetensors", values.save(state, model_notes(setup)))
         known = [accuracy for accuracy in accuracies if accuracy is not None]
         final = summary(records) | {
             "personal_accuracy_all_clients": sum(known) / len(known) if known else None,
@@ -183,9 +189,23 @@ class Run:
         versions["python"] = platform.python_version()
         return self.settings.model_dump() | {"federation": about, "versions": versions}
 
-    def _refuse_another_run(self, folder: RunFolder) -> None:
+    def _refuse_lost_states(self, folder: RunFolder) -> None:
+        """A finished run goes on only where its clients have no state or theirs was kept."""
+        private = self.store is None and self.setup.method.client_state(self.setup.initial)
+        needed = [folder.path / "server.safetensors", *([folder.states] if private else [])]
+        if not all(file and file.exists() for file in needed):
+            raise FedmapError(
+                f"the run in {folder.path} is finished, and its clients' states were not kept, so "
+                "it cannot go on; a run with --keep-states (keep_states=True) keeps them"
+            )
+
+    def _refuse_another_run(self, folder: RunFolder, more: bool) -> bool:
+        """Is it the same run with more rounds, where that is allowed? All else is refused."""
         path = folder.path / "run.toml"
         kept = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
+        more = more and self.settings.rounds > kept["rounds"]
+        if more:
+            kept["rounds"] = self.settings.rounds
         for name, value in self.settings.model_dump(exclude=NO_NUMBERS).items():
             if value != kept[name]:
                 raise FedmapError(
@@ -198,6 +218,7 @@ class Run:
                 f"{folder.path} holds a run on another federation: samples or clients differ; "
                 "choose another folder"
             )
+        return more
 
 
 def chosen_engine(setup: Setup, store: StateStore) -> Engine:

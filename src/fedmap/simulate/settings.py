@@ -19,7 +19,7 @@ from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
 # how a run is carried out; they change no number
-NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir"}
+NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states"}
 
 
 class Settings(Training):
@@ -76,6 +76,9 @@ class Settings(Training):
         "used; a local one with as many cores as workers is started if not given",
     )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
+    keep_states: bool = Field(
+        False, description="keep the clients' states of a finished run, for more rounds later"
+    )
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> "Settings":

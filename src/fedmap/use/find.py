@@ -1,0 +1,78 @@
+"""Which file is meant: the global model of a run, a client's by name or number, or a file as it
+is."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from fedmap.errors import FedmapError
+from fedmap.registry import nearest
+from fedmap.simulate.folder import RunFolder
+
+MOST_NAMES = 20  # that a sentence lists
+
+
+def model_file(path: Path, client: str | None = None, of_all: bool = False) -> Path:
+    """The file of a model: `path` itself, or of a run's folder the client's or the global one."""
+    if client is not None and of_all:
+        raise FedmapError("--client and --global exclude each other: give one of them")
+    if not path.is_dir():
+        if client is not None or of_all:
+            raise FedmapError(
+                f"{path} is not a run folder; --client and --global choose a model of one"
+            )
+        return path
+    folder = RunFolder.finished(path).path
+    if client is not None:
+        return _of_client(folder, client)
+    file = folder / "global.safetensors"
+    if not file.exists():
+        raise FedmapError(
+            f"the run in {path} has no global model; choose a personal one with --client: "
+            f"{_choice(folder)}"
+        )
+    return file
+
+
+def client_names(folder: Path) -> list[str]:
+    """The clients' names in their order; none where they have only numbers."""
+    about = tomllib.loads((folder / "run.toml").read_text())["federation"]
+    return [str(name) for name in about.get("clients", ())]
+
+
+def _of_client(folder: Path, client: str) -> Path:
+    """A client's file is called after its name or its number; a name goes first."""
+    names, stems = client_names(folder), [client]
+    if client not in names and client.isdecimal():
+        number = int(client)
+        stems = [f"{number:05d}", *names[number : number + 1]]
+    elif client in names:
+        stems.append(f"{names.index(client):05d}")
+    stems = [*stems, *map(_as_a_file_name, stems)]
+    files = {file.stem: file for file in (folder / "personal").glob("*.safetensors")}
+    for stem in stems:
+        if stem in files:
+            return files[stem]
+    raise FedmapError(f"the run in {folder} has no client {client!r}; {_choice(folder, client)}")
+
+
+def client_of(folder: Path, file: Path) -> int:
+    """The number of the client whose personal model a file of a run has."""
+    for number, name in enumerate(client_names(folder)):
+        if file.stem in (name, _as_a_file_name(name)):
+            return number
+    return int(file.stem)
+
+
+def _as_a_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)
+
+
+def _choice(folder: Path, client: str = "") -> str:
+    """The clients that have a personal model here."""
+    stems = sorted(file.stem for file in (folder / "personal").glob("*.safetensors"))
+    if not stems:
+        return "it has no personal models (those of a Flower run stay at the sites)"
+    if all(stem.isdecimal() for stem in stems):
+        return f"there are: {', '.join(client_names(folder)) or f'0 to {int(stems[-1])}'}"
+    return nearest(client, stems[:MOST_NAMES])

@@ -1,0 +1,139 @@
+"""A model from its file alone. The note in the file's header says what else is needed: net, method,
+classes, and how samples are scaled."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import Tensor, nn
+
+from fedmap import values
+from fedmap.errors import FedmapError
+from fedmap.methods import METHODS, Predictor, find_method
+from fedmap.nets import NETS, build
+from fedmap.simulate.result import load_named
+from fedmap.values import Values
+from fedmap.vector import Model, WorkingModels
+
+BATCH = 250  # samples that are asked at a time
+
+
+class Notes(BaseModel):
+    """What `model_notes` says of a model. What a later version adds is left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: str
+    method: str
+    params: dict[str, Any]
+    net: str
+    shape: tuple[int, ...]  # of one sample
+    pixels: bool  # are samples pixels from 0 to 255?
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    observed: tuple[int, ...] | None  # the client's own classes; None for a model without a client
+
+    @classmethod
+    def read(cls, path: Path) -> "Notes":
+        """The note in the header of a model's file."""
+        if not path.is_file():
+            raise FedmapError(f"there is no file {path}")
+        try:
+            return cls.model_validate(json.loads(values.load_notes(path)["fedmap"]))
+        except KeyError:
+            raise FedmapError(
+                f"{path} is no model of fedmap: its header has no note 'fedmap'"
+            ) from None
+        except (json.JSONDecodeError, ValidationError) as wrong:
+            raise FedmapError(f"{path}: its note 'fedmap' is damaged ({wrong})") from None
+        except Exception as wrong:  # a file of any other kind can raise anything
+            raise FedmapError(
+                f"{path} is no model of fedmap: not a safetensors file ({wrong})"
+            ) from None
+
+
+class OnRawSamples(nn.Module):
+    """Samples as they are stored (pixels from 0 to 255, or raw values), in 32-bit floats, to the
+    logits of a model that takes scaled ones. So nobody else needs to know how they are scaled."""
+
+    def __init__(self, predictor: Predictor, notes: Notes) -> None:
+        super().__init__()
+        self.predictor = predictor
+        self.largest = 255 if notes.pixels else 1
+        self.shift: Tensor | None
+        self.scale: Tensor | None
+        over_pixels = (-1, *[1] * (len(notes.shape) - 1))  # one value for each channel
+        for name, numbers in (("shift", notes.mean), ("scale", notes.std)):
+            known = torch.tensor(numbers).view(over_pixels) if numbers else None
+            self.register_buffer(name, known)
+
+    def forward(self, samples: Tensor) -> Tensor:
+        """The logits of a batch."""
+        samples = samples / self.largest
+        if self.shift is not None and self.scale is not None:
+            samples = (samples - self.shift) / self.scale
+        logits: Tensor = self.predictor(samples)
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class UsableModel:
+    """A trained model that can be asked: a global one, or a client's own."""
+
+    path: Path
+    notes: Notes
+    module: OnRawSamples  # in evaluation mode
+
+    @classmethod
+    def read(cls, path: Path | str, method: str | None = None) -> "UsableModel":
+        """The model of a file that a run, `adapt` or a Flower site wrote. A method in a file of the
+        user's own is not loaded because a note names it: `method` gives it, FILE.py:CLASS."""
+        path = Path(path)
+        notes = Notes.read(path)
+        if notes.net not in NETS:
+            raise FedmapError(f"{path} needs net {notes.net!r}, which is not installed here")
+        make = partial(build, notes.net, notes.shape, len(notes.classes), seed=0)
+        entries = load_named(Model(make()), path)
+        predictor = _predictor(path, notes, WorkingModels(make), entries, method)
+        module = OnRawSamples(predictor, notes).eval().requires_grad_(False)
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.data, tensor.grad = tensor.data.clone(), None  # no longer a part of one vector
+        return cls(path, notes, module)
+
+    def logits(self, samples: Tensor) -> Tensor:
+        """The logits of raw samples: pixels from 0 to 255, or values."""
+        if tuple(samples.shape[1:]) != self.notes.shape:
+            raise FedmapError(
+                f"samples have shape {tuple(samples.shape[1:])}; the model takes {self.notes.shape}"
+            )
+        with torch.inference_mode():
+            return torch.cat([self.module(part.float()) for part in torch.split(samples, BATCH)])
+
+    def probabilities(self, samples: Tensor) -> Tensor:
+        """For each raw sample the probability of each class."""
+        return torch.softmax(self.logits(samples), 1)
+
+
+def _predictor(
+    path: Path, notes: Notes, models: WorkingModels, entries: Values, method: str | None
+) -> Predictor:
+    """The net itself for a global model; a personal one is asked as its method says."""
+    if notes.observed is None:
+        return models.model(entries["model"]).net
+    name = method or notes.method
+    if method is None and name not in METHODS:
+        raise FedmapError(
+            f"{path} is a personal model of method {name!r}, which is not installed here; if it is "
+            "a class in a file of yours, give it with --method FILE.py:CLASS"
+        )
+    try:
+        return find_method(name)(**notes.params).predictor(models, entries)
+    except KeyError as missing:
+        raise FedmapError(
+            f"{path} lacks the entry '+{missing.args[0]}', which method {name} needs"
+        ) from None

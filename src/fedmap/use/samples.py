@@ -1,0 +1,144 @@
+"""What a model is asked about: images of any size, or rows of .npz and .csv files, as raw samples
+of the model's shape."""
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from fedmap.data.files import images
+from fedmap.data.own.arrays import natural
+from fedmap.errors import FedmapError
+from fedmap.use.model import BATCH, Notes
+
+TABLES = (".npz", ".csv")  # several samples in one file
+MANY = 4 * BATCH  # images that are decoded at a time
+
+
+class Batch(NamedTuple):
+    """Some samples, and what to call each of them."""
+
+    names: list[str]
+    samples: Tensor
+
+
+def read_samples(paths: Iterable[Path], notes: Notes) -> Iterator[Batch]:
+    """All samples in some files and folders, in their order. A file of the wrong kind, and a
+    folder without one of the right kind, is refused."""
+    files = [file for path in paths for file in _files(path, notes)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for table, some in groupby(files, lambda file: file.suffix.lower() in TABLES):
+            group = list(some)
+            if table:
+                yield from (_rows(file, notes) for file in group)
+                continue
+            for first in range(0, len(group), MANY):
+                part = group[first : first + MANY]
+                decoded = list(pool.map(lambda file: _pixels(file, notes), part))
+                yield Batch([str(file) for file in part], torch.from_numpy(np.stack(decoded)))
+
+
+def _files(path: Path, notes: Notes) -> list[Path]:
+    """A file as it is; of a folder, and of those in it, all files of a kind that can be read."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise FedmapError(f"there is no file or folder {path}")
+    kinds = (*images.SUFFIXES, *TABLES) if notes.pixels else TABLES
+    found = [
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in kinds and not file.name.startswith(".") and file.is_file()
+    ]
+    if not found:
+        raise FedmapError(f"{path}: there is no file in this folder that ends in {' '.join(kinds)}")
+    return sorted(found, key=lambda file: [natural(part) for part in file.parts])
+
+
+def _pixels(path: Path, notes: Notes) -> npt.NDArray[np.uint8]:
+    """An image in the size and with the channels of the model."""
+    if not notes.pixels or len(notes.shape) != 3 or notes.shape[0] not in (1, 3):
+        raise FedmapError(
+            f"{path}: the model takes values of shape {notes.shape}, not images; "
+            f"files that end in {' '.join(TABLES)} are allowed"
+        )
+    channels, height, width = notes.shape
+    found = images.pixels(images.read(path), (height, width), path)
+    if len(found) > channels:
+        return np.asarray(Image.fromarray(found.transpose(1, 2, 0)).convert("L"))[None]
+    return np.repeat(found, channels // len(found), 0)
+
+
+def _rows(path: Path, notes: Notes) -> Batch:
+    """The samples of a table."""
+    array = _array(path) if path.suffix.lower() == ".npz" else _numbers(path)
+    if array.dtype.kind not in "biuf":
+        raise FedmapError(f"{path}: samples of type {array.dtype}; numbers are allowed")
+    if array.ndim == 3 and notes.shape[0] == 1:
+        array = array[:, None]  # gray images without their channel
+    elif array.ndim == 4 and array.shape[1:] != notes.shape:
+        array = array.transpose(0, 3, 1, 2)  # channels last
+    if array.shape[1:] != notes.shape:
+        raise FedmapError(
+            f"{path}: samples of shape {array.shape[1:]}; the model takes {notes.shape}"
+        )
+    samples = torch.from_numpy(np.ascontiguousarray(array, np.float32))
+    finite = torch.isfinite(samples.flatten(1)).all(1)
+    if not bool(finite.all()):
+        row = int(finite.int().argmin()) + 1
+        raise FedmapError(f"{path}: row {row} has a value that is not finite (NaN or too large)")
+    return Batch([f"{path} row {row + 1}" for row in range(len(samples))], samples)
+
+
+def _array(path: Path) -> npt.NDArray[Any]:
+    """Array `x` of an .npz file. Nothing that numpy would have to unpickle is read."""
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            if "x" in content.files:
+                return np.asarray(content["x"])
+            there = ", ".join(content.files) or "none"
+    except Exception as wrong:  # a damaged archive can raise anything
+        raise FedmapError(
+            f"{path}: not an .npz file of plain arrays ({type(wrong).__name__}: {wrong})"
+        ) from wrong
+    raise FedmapError(f"{path}: has no array x; there are: {there}")
+
+
+def _numbers(path: Path) -> npt.NDArray[Any]:
+    """The lines of a .csv file under its head."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            head, *lines = [line for line in csv.reader(file) if line] or [[]]
+    except (UnicodeDecodeError, csv.Error) as wrong:
+        raise FedmapError(f"{path}: not a .csv file ({wrong})") from None
+    if not lines or all(_number(cell) is not None for cell in head):
+        raise FedmapError(f"{path}: its first line should name the columns, with samples below it")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if len(line) != len(head):
+            raise FedmapError(f"{path}: row {number} has {len(line)} values, the head {len(head)}")
+        values = [_number(cell) for cell in line]
+        if None in values:
+            wrong_at = values.index(None)
+            raise FedmapError(
+                f"{path}: row {number} has {line[wrong_at]!r} in column {head[wrong_at]!r}; only "
+                "numbers, in the columns that the model was trained on, are allowed"
+            )
+        rows.append(values)
+    return np.array(rows, np.float64)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

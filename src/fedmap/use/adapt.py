@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from fedmap import values
+from fedmap import kernels, values
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
 from fedmap.errors import FedmapError
@@ -88,6 +88,7 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
         kind="uint8" if notes.pixels else "float32",
         mean=notes.mean,
         std=notes.std,
+        kernels=kernels.resolve(settings.kernels),
     )
     own = ClientData.of(fit(dataset, terms, NEWCOMER), number, settings.partition_seed or 0)
     names = [*(f"client {k}" for k in range(number)), NEWCOMER]

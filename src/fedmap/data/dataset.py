@@ -23,6 +23,10 @@ class Defaults:
     lr: float = 0.03
 
 
+# For one's own data: few clients, all of which take part.
+OWN = Defaults(fraction=1.0, rounds=50, batch=32)
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples and labels. Images stay uint8 until a client uses them; vectors are float32.

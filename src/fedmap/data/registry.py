@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from fedmap.data.dataset import Dataset, Defaults
+from fedmap.data.dataset import OWN, Dataset, Defaults
 from fedmap.errors import FedmapError
 from fedmap.registry import Registry
 
@@ -30,6 +30,7 @@ class Format:
     name: str
     line: str
     load: Callable[..., Dataset]  # (path) -> Dataset; more settings by keyword, from Python
+    defaults: Defaults = OWN
 
 
 DATASETS: Registry[Source] = Registry("dataset")
@@ -59,14 +60,22 @@ def _module(load: Loader) -> str:
     return str(getattr(load, "__self__", load).__module__)
 
 
-def register_format(name: str, line: str) -> Callable[[Reader], Reader]:
+def register_format(name: str, line: str, defaults: Defaults = OWN) -> Callable[[Reader], Reader]:
     """Decorator: register a function (path -> Dataset) as the reader of `name:PATH`."""
 
     def register(load: Reader) -> Reader:
-        FORMATS.add(name)(Format(name, line, load))
+        FORMATS.add(name)(Format(name, line, load, defaults))
         return load
 
     return register
+
+
+def defaults_of(name: str) -> Defaults:
+    """The settings to use for a dataset, or for the user's own data, before it is read."""
+    if name in DATASETS:
+        return DATASETS[name].defaults
+    kind = name.partition(":")[0]
+    return FORMATS[kind].defaults if kind in FORMATS else OWN
 
 
 def load(name: str, data_dir: Path | None = None) -> Dataset:

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
-from fedmap.data.own.arrays import IMAGES
 from fedmap.errors import FedmapError
 from fedmap.flower.engine import CountedRounds, FlowerEngine
 from fedmap.flower.hall import Hall
@@ -103,9 +102,8 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
     method = str(flat.get("method", "map"))
     if method not in METHODS:
         METHODS[method]  # the sentence that names those that there are
-    defaults = {"rounds": IMAGES.rounds, "fraction": IMAGES.fraction, "batch": IMAGES.batch}
     own_settings = {"data": "sites", "params": params, "min_clients": options.min_sites}
-    given = defaults | {"on_bad_upload": "skip"} | flat | own_settings
+    given = {"on_bad_upload": "skip"} | flat | own_settings
     return options, Settings.of(given)
 
 

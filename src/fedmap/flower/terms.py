@@ -9,8 +9,8 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from fedmap.data.dataset import Dataset
-from fedmap.data.own.arrays import IMAGES, VECTORS, natural, resize
+from fedmap.data.dataset import OWN, Dataset
+from fedmap.data.own.arrays import VECTORS, natural, resize
 from fedmap.errors import FedmapError
 from fedmap.simulate.tasks import TaskName
 
@@ -197,5 +197,5 @@ def common_dataset(terms: Terms, test: Dataset | None = None) -> Dataset:
         classes=terms.classes,
         mean=terms.mean,
         std=terms.std,
-        defaults=IMAGES if len(terms.shape) == 3 else VECTORS,
+        defaults=OWN if len(terms.shape) == 3 else VECTORS,
     )

@@ -45,7 +45,7 @@ def run(
     seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed;
     without it the folder goes with the result."""
     known = {"data": federation.dataset.name} | federation.origin
-    settings = Settings.of(known | given | {"method": method})
+    settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
     return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fedmap import kernels
 from fedmap.client import Training
-from fedmap.data import DATASETS, Defaults, load
+from fedmap.data import Defaults, defaults_of, load
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
@@ -71,19 +71,19 @@ class Settings(Training):
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> "Settings":
-        """Checked settings; what is not given is the paper's value for the dataset, and the
-        method's own default."""
-        data = given.get("data", cls.model_fields["data"].default)
-        defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
-        rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
+    def of(cls, given: dict[str, Any], defaults: Defaults | None = None) -> "Settings":
+        """Checked settings; what is not given is the method's own default, or the dataset's: the
+        paper's value, and for own data its reader's. Data that is there already says its own."""
+        data = str(given.get("data") or cls.model_fields["data"].default)
+        known = vars(defaults or defaults_of(data))
+        rates = {name: known[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
         method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
         settings = checked(cls, rates | method_class.wants | chosen, "the run")
         method = method_class(**settings.params)
         seed = settings.seed if settings.partition_seed is None else settings.partition_seed
-        known = {"params": method.params.model_dump(), "partition_seed": seed}
-        return settings.model_copy(update={"method": full_name(settings.method)} | known)
+        found = {"params": method.params.model_dump(), "partition_seed": seed}
+        return settings.model_copy(update={"method": full_name(settings.method)} | found)
 
     @property
     def label(self) -> str:

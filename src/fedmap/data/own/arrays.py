@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fedmap.data.dataset import Dataset, Defaults
+from fedmap.data.dataset import OWN, Dataset
 from fedmap.errors import FedmapError
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
-IMAGES = Defaults(fraction=1.0, rounds=50, batch=32)
-VECTORS = replace(IMAGES, net="mlp")
+VECTORS = replace(OWN, net="mlp")
 TEST = "test"  # a folder or file of this name holds the shared test set, not a client
 
 
@@ -79,7 +78,7 @@ def combine(
         mean=(0.5,) * channels,
         std=(0.5,) * channels,
         owner=torch.repeat_interleave(torch.tensor([len(labels[client]) for client in clients])),
-        defaults=replace(IMAGES if train_x.dim() == 4 else VECTORS, clients=len(clients)),
+        defaults=replace(OWN if train_x.dim() == 4 else VECTORS, clients=len(clients)),
         client_names=tuple(clients),
     )
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 
 from fedmap.data.cache import Arrays, cached
-from fedmap.data.dataset import Dataset
+from fedmap.data.dataset import OWN, Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import IMAGES, TEST, natural
+from fedmap.data.own.arrays import TEST, natural
 from fedmap.data.registry import register_format
 from fedmap.errors import FedmapError
 
@@ -60,10 +60,10 @@ def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
 def _owners(clients: list[str], sizes: npt.NDArray[Any]) -> dict[str, Any]:
     """Who the clients are, where the folders say so."""
     if clients == [NOBODY]:
-        return {"defaults": replace(IMAGES, clients=POOLED_CLIENTS)}
+        return {"defaults": replace(OWN, clients=POOLED_CLIENTS)}
     return {
         "owner": torch.from_numpy(np.repeat(np.arange(len(clients)), sizes)),
-        "defaults": replace(IMAGES, clients=len(clients)),
+        "defaults": replace(OWN, clients=len(clients)),
         "client_names": tuple(clients),
     }
 

@@ -21,6 +21,7 @@ from fedmap.vector import SGD, Model, WorkingModels, shorten
 
 MIN_STEPS = 5  # of local training, however small the client
 EVALUATION_BATCH = 250
+LARGE = 100  # no feature that is scaled reaches this without being an exception
 
 
 class Training(BaseModel):
@@ -217,9 +218,16 @@ class Client:
         run here."""
         value = float(self._loss_sum) / max(self._losses, 1)
         if not math.isfinite(value):
+            largest = float(self.train_data[0].abs().max())
+            scaling = (
+                f"; its features reach {largest:.3g}, so scale them (scale standard) first"
+                if largest > LARGE
+                else ""
+            )
             raise DivergenceError(
                 f"the training loss of client {self.number} is {value} in round {self.round} "
                 f"(lr {self.lr:g}); a smaller lr or a limit on gradients (clip) usually helps"
+                f"{scaling}"
             )
         return value
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmap.data.dataset import Dataset, black, normalize
+from fedmap.data.dataset import Dataset, Scale, Sums, black, normalize
 from fedmap.data.own.arrays import Pair, from_clients
 from fedmap.errors import FedmapError
 from fedmap.params import checked
@@ -149,6 +149,9 @@ class Federation:
             raise FedmapError(f"{name} has {few_samples(int(sizes.min()))}")
         tested = drawn_test_samples(owner, sizes, seed)
         self.test, self.train = by_client(owner, tested), by_client(owner, ~tested)
+        if dataset.scale == "standard":  # over what is trained on, and nothing else
+            sums = [Sums.of(dataset.train_x.index_select(0, index)) for index in self.train]
+            self.dataset = dataset.standardized(Sums.added(sums))
         cells = owner[~tested] * self.classes + dataset.train_y.numpy()[~tested]
         counts = np.bincount(cells, minlength=len(self) * self.classes)
         self.counts = torch.from_numpy(counts.reshape(len(self), self.classes))
@@ -236,15 +239,17 @@ class Federation:
         *,
         classes: Sequence[str] | None = None,
         seed: int = 0,
+        scale: Scale = "standard",
     ) -> "Federation":
         """A federation of one's own arrays (numpy or torch): one pair of samples and labels for
         each client, with names or without.
 
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
-        test set is the union of the clients' local tests."""
+        test set is the union of the clients' local tests. Vectors are scaled to mean 0 and
+        deviation 1 of every feature over the clients' training samples, unless `scale` is none."""
         if not isinstance(clients, Mapping):
             clients = {f"client {k}": pair for k, pair in enumerate(clients)}
-        return partition(from_clients(clients, test, classes=classes), seed=seed)
+        return partition(from_clients(clients, test, classes=classes, scale=scale), seed=seed)
 
 
 def few_samples(count: int) -> str:
@@ -317,8 +322,8 @@ def partition(
             f"{dataset.classes[missing[0]]!r}, so nobody could hold it"
         )
     owner = draw_owners(kind, given, chosen, generator(seed, "partition"))
-    origin = {
-        "data": dataset.name,
+    origin = {"data": dataset.name} | dataset.origin
+    origin |= {
         "partition": kind,
         "partition_params": chosen.model_dump(),
         "clients": clients,

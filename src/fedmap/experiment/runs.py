@@ -12,12 +12,13 @@ from fedmap.federation import Federation
 from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
-from fedmap.simulate.settings import Settings
+from fedmap.simulate.settings import READER, Settings
 
 # the settings that say what the federation is
 FEDERATION = {
     "data",
     "data_dir",
+    *READER,
     "samples",
     "partition",
     "partition_params",

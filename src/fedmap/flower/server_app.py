@@ -17,7 +17,7 @@ from fedmap.flower.engine import CountedRounds, FlowerEngine
 from fedmap.flower.hall import Hall
 from fedmap.flower.link import Link
 from fedmap.flower.sites import Members, Sites
-from fedmap.flower.terms import Offer, Terms, agree, fit
+from fedmap.flower.terms import Offer, Terms, agree, fit, listed
 from fedmap.methods import METHODS
 from fedmap.params import checked
 from fedmap.simulate.result import Result
@@ -129,11 +129,6 @@ def test_data(options: Options, terms: Terms) -> Dataset | None:
     if len(fitted.test_y):
         return fitted
     return replace(fitted, test_x=fitted.train_x, test_y=fitted.train_y)
-
-
-def listed(names: str) -> tuple[str, ...]:
-    """Names with commas between them."""
-    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def line(record: dict[str, Any]) -> str:

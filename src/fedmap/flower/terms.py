@@ -9,12 +9,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from fedmap.data.dataset import OWN, Dataset
-from fedmap.data.own.arrays import VECTORS, natural, resize
+from fedmap.data.dataset import OWN, Dataset, Sums
+from fedmap.data.own.arrays import SIZE, VECTORS, natural, resize
 from fedmap.errors import FedmapError
 from fedmap.simulate.tasks import TaskName
 
-SIZE = (32, 32)  # of images, where the sites' own sizes differ
 TYPES = {"uint8": torch.uint8, "float32": torch.float32}
 Kind = Literal["uint8", "float32"]
 
@@ -42,6 +41,7 @@ class Offer(Record):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     native: bool  # has it native kernels?
+    sums: Sums | None = None  # of vectors that are to be scaled, over all training samples
     reason: str = ""  # why it does not take part; then the rest is empty
 
 
@@ -78,6 +78,11 @@ class Answer(Record):
     reason: str = ""
 
 
+def listed(names: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
 def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
     """What a site with this data offers."""
     if hello.version != version("fedmap"):
@@ -95,6 +100,7 @@ def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
         mean=dataset.mean,
         std=dataset.std,
         native=native,
+        sums=Sums.of(dataset.train_x) if dataset.scale == "standard" else None,
     )
 
 
@@ -123,7 +129,8 @@ def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
     """One shape, and one mean and standard deviation of each channel."""
     first = offers[0]
     if len(first.shape) == 1:
-        return {"shape": first.shape, "mean": first.mean, "std": first.std}
+        mean, std = _common_scale(offers)
+        return {"shape": first.shape, "mean": mean, "std": std}
     channels = {one.shape[0] for one in offers}
     if len(channels) > 1 and channels != {1, 3}:
         raise FedmapError(f"sites have images of {sorted(channels)} channels; all need the same")
@@ -135,6 +142,21 @@ def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
     ((mean, std),) = scaling
     return {"shape": (depth, *(first.shape[1:] if len(sizes) == 1 else SIZE)), "mean": mean,
             "std": std}  # fmt: skip
+
+
+def _common_scale(offers: list[Offer]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and standard deviation of each feature over all sites, where they want them."""
+    sums = {one.site: one.sums for one in offers}
+    if not any(sums.values()):
+        return offers[0].mean, offers[0].std
+    for site, own in sums.items():
+        if own is None:
+            raise FedmapError(
+                f"site {site} has scale none, but others scale their features; all need the same"
+            )
+        if own.samples < 1 or {len(own.total), len(own.squares)} != {offers[0].shape[0]}:
+            raise FedmapError(f"site {site} offers sums that do not fit its samples")
+    return Sums.added([own for own in sums.values() if own]).statistics()
 
 
 def _for(channels: int, values: tuple[float, ...]) -> tuple[float, ...]:

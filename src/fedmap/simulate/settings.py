@@ -8,16 +8,18 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from fedmap import kernels
 from fedmap.client import Training
-from fedmap.data import Defaults, defaults_of, load
+from fedmap.data import Defaults, defaults_of, full_data_name, load
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
+# what the reader of own data is told
+READER = ("size", "label_column", "client_column", "categories", "scale")
 NO_NUMBERS = {"workers", "engine", "data_dir"}  # how a run is carried out; they change no number
 
 
@@ -34,6 +36,20 @@ class Settings(Training):
         None,
         ge=1,
         description="training samples to use, and the same share of the test set; all if not given",
+    )
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = Field(
+        None, description="height and width in pixels that own images are scaled to; 32 for files"
+    )
+    label_column: str | None = Field(None, description="column of the labels in own tables; y")
+    client_column: str | None = Field(
+        None, description="column that names the client of each row, in one table of all clients"
+    )
+    categories: tuple[str, ...] | None = Field(
+        None, description="columns of text in own tables, each value of which becomes a feature"
+    )
+    scale: Literal["standard", "none"] | None = Field(
+        None,
+        description="standard, the default: features of own vectors get mean 0 and deviation 1",
     )
     net: str | None = Field(
         None, description="one of `fedmap nets`; the paper's for the dataset if not given"
@@ -78,6 +94,7 @@ class Settings(Training):
         known = vars(defaults or defaults_of(data))
         rates = {name: known[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
+        chosen["data"] = full_data_name(data)
         method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
         settings = checked(cls, rates | method_class.wants | chosen, "the run")
         method = method_class(**settings.params)
@@ -95,24 +112,24 @@ class Settings(Training):
         """A folder name from the settings: readable, and different for every different run."""
         what = json.dumps(self.model_dump(exclude=NO_NUMBERS, exclude_none=True), sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
-        return re.sub(
-            r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}"
-        )
+        kind, colon, path = self.data.partition(":")
+        data = f"{kind}{colon}{Path(path).name}"
+        return re.sub(r"[^\w.-]", "_", f"{self.label}-{data}-{self.net}-seed{self.seed}-{digest}")
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
-        dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
+        told = {name: getattr(self, name) for name in READER}
+        options = {name: value for name, value in told.items() if value is not None}
+        dataset = load(self.data, Path(self.data_dir) if self.data_dir else None, **options)
         if self.samples:
             dataset = dataset.smaller(self.samples)
-        federation = partition(
+        return partition(
             dataset,
             self.clients,
             seed=self.partition_seed or 0,
             kind=self.partition,
             **self.partition_params,
         )
-        federation.origin |= {"samples": self.samples} if self.samples else {}
-        return federation
 
     def resolved(self, federation: AnyFederation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fedmap.data.dataset import OWN, Dataset
+from fedmap.data.dataset import OWN, Dataset, Scale
 from fedmap.errors import FedmapError
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 VECTORS = replace(OWN, net="mlp")
+SIZE = (32, 32)  # of images, where their own sizes differ
 TEST = "test"  # a folder or file of this name holds the shared test set, not a client
 
 
@@ -32,21 +33,28 @@ def from_clients(
     *,
     name: str = "arrays",
     classes: Sequence[str] | None = None,
-    size: tuple[int, int] = (32, 32),
+    size: tuple[int, int] | None = None,
+    scale: Scale = "standard",
 ) -> Dataset:
     """One Dataset from each client's samples and labels; clients keep their names and order.
 
     Samples: images (n, h, w), (n, channels, h, w) or (n, h, w, channels), uint8 or float, or
-    vectors (n, d). Gray and color mixed become color; images of different sizes are scaled to
-    `size`. Labels: any whole numbers or text; they become 0..C-1 in sorted order and their names
-    are kept; with `classes` they are indices of these names, or the names themselves.
+    vectors (n, d). Gray and color mixed become color; images are scaled to `size` where it is
+    given, and to 32 by 32 where they differ. Labels: any whole numbers or text; they become 0..C-1
+    in sorted order and their names are kept; with `classes` they are indices of these names, or the
+    names themselves.
+
+    Vectors stay as they are until a federation scales every feature to mean 0 and deviation 1 over
+    its clients' training samples; with `scale="none"` it does not.
     """
     if TEST in clients and test is not None:
         raise FedmapError(
             f"dataset {name}: {TEST!r} is the name of the test set and cannot be a client's"
         )
     pairs = dict(clients) if test is None else {**clients, TEST: test}
-    return combine(pairs, None if test is None else TEST, name=name, classes=classes, size=size)
+    test_name = None if test is None else TEST
+    dataset = combine(pairs, test_name, name=name, classes=classes, size=size)
+    return replace(dataset, scale=scale) if dataset.train_x.dim() == 2 else dataset
 
 
 def combine(
@@ -54,7 +62,7 @@ def combine(
     test: str | None,
     *,
     name: str,
-    size: tuple[int, int],
+    size: tuple[int, int] | None,
     classes: Sequence[str] | None = None,
 ) -> Dataset:
     """One Dataset from pairs of samples and labels, one for each client; the pair named `test`, if
@@ -77,6 +85,7 @@ def combine(
         classes=names,
         mean=(0.5,) * channels,
         std=(0.5,) * channels,
+        scale="standard" if train_x.dim() == 2 else "none",
         owner=torch.repeat_interleave(torch.tensor([len(labels[client]) for client in clients])),
         defaults=replace(OWN if train_x.dim() == 4 else VECTORS, clients=len(clients)),
         client_names=tuple(clients),
@@ -114,7 +123,7 @@ def _samples(x: npt.ArrayLike, client: str) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
-def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tensor]:
+def _alike(samples: dict[str, Tensor], size: tuple[int, int] | None) -> dict[str, Tensor]:
     """Images with the same channels and size for all clients. Samples of different kinds are
     refused."""
     first, reference = next(iter(samples.items()))
@@ -134,9 +143,13 @@ def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tenso
             f"images have {sorted(channels)} channels; "
             "all must have the same number, or be gray and color"
         )
-    if len({x.shape[2:] for x in samples.values()}) > 1:
-        samples = {client: resize(x, size) for client, x in samples.items()}
-    return samples
+    if size is None and len({x.shape[2:] for x in samples.values()}) == 1:
+        return samples
+    wanted = size or SIZE
+    return {
+        client: x if tuple(x.shape[2:]) == wanted else resize(x, wanted)
+        for client, x in samples.items()
+    }
 
 
 def _kind(x: Tensor) -> str:
@@ -146,6 +159,7 @@ def _kind(x: Tensor) -> str:
 
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """Images in another size."""
     scaled = interpolate(x.float(), size, mode="bilinear", align_corners=False, antialias=True)
     return scaled.round_().clamp_(0, 255).to(torch.uint8) if x.dtype == torch.uint8 else scaled
 

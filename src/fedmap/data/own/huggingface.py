@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedmap.data.dataset import Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import Pair, from_clients, natural
+from fedmap.data.own.arrays import SIZE, Pair, from_clients, natural
 from fedmap.errors import FedmapError
 
 
@@ -26,15 +26,15 @@ def from_huggingface(
     y: str = "label",
     client: str | None = None,
     test: Columns | None = None,
-    size: images.Size = (32, 32),
+    size: images.Size | None = None,
     name: str = "huggingface",
 ) -> Dataset:
     """A Dataset with an owner for each sample, from one table with a column `client`, or from one
     table for each client.
 
     `x` is a column of images, arrays or lists of numbers, or several columns of numbers; `y` is the
-    column of labels, whose class names are kept if the table knows them. Images of different sizes
-    are scaled to `size`.
+    column of labels, whose class names are kept if the table knows them. Images are scaled to
+    `size` where it is given, and to 32 by 32 where they differ.
     """
     if client is not None:
         first: Any = data
@@ -67,12 +67,12 @@ def _grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
     }
 
 
-def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size, name: str) -> Pair:
+def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size | None, name: str) -> Pair:
     """Samples and labels of one table, which has the given name in error messages."""
     return _samples(table, x, size, name), np.array(list(_column(table, y, name)))
 
 
-def _samples(table: Any, x: str | Sequence[str], size: images.Size, name: str) -> Any:
+def _samples(table: Any, x: str | Sequence[str], size: images.Size | None, name: str) -> Any:
     if not isinstance(x, str):
         columns = [_stack(list(_column(table, key, name)), f"{name}, column {key}") for key in x]
         return np.stack(columns, 1)
@@ -100,14 +100,14 @@ def _stack(values: list[Any], name: str) -> Any:
         raise FedmapError(f"{name}: the samples differ in shape ({error})") from error
 
 
-def _images(values: list[Image.Image], size: images.Size, name: str) -> Any:
-    """Pixels (n, channels, h, w): in their own size if all agree, else in `size`; in color if any
+def _images(values: list[Image.Image], size: images.Size | None, name: str) -> Any:
+    """Pixels (n, channels, h, w): in `size`, or in their own size if all agree; in color if any
     is."""
-    one_size = len({image.size for image in values}) == 1
+    if size is None and len({image.size for image in values}) > 1:
+        size = SIZE
     try:
         decoded = [
-            images.pixels(image, None if one_size else size, f"{name}, image {i}")
-            for i, image in enumerate(values)
+            images.pixels(image, size, f"{name}, image {i}") for i, image in enumerate(values)
         ]
     except OSError as error:  # images are decoded only now
         raise FedmapError(f"{name}: there is an image that cannot be read ({error})") from error

@@ -18,7 +18,7 @@ CAP = 1 << 31  # bytes that one file may unpack to
 @register_format(
     "npz", "one .npz file for each client, with samples x and labels y (images or vectors)"
 )
-def read_npz(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
+def read_npz(path: Path, *, size: tuple[int, int] | None = None) -> Dataset:
     """Read a folder of .npz files. Nothing that numpy would have to unpickle is read."""
     pairs = {file: _read(file) for file in list_files(path, ".npz")}
     return combine_files(path, pairs, "npz", size)

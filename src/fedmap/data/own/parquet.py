@@ -21,7 +21,7 @@ CAP = 1 << 31  # bytes that one file may unpack to
     "one .parquet file for each client, with label y and features x or all other columns "
     "(needs fedmap[parquet])",
 )
-def read_parquet(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
+def read_parquet(path: Path, *, size: tuple[int, int] | None = None) -> Dataset:
     """Read a folder of .parquet files.
 
     Features are the lists in column `x`, or, without it, all other columns in their order.

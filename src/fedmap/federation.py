@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmap.data import DATASETS
 from fedmap.data.dataset import Dataset, Scale, Sums, black, normalize
 from fedmap.data.own.arrays import Pair, from_clients
 from fedmap.errors import FedmapError
@@ -109,8 +110,8 @@ class AnyFederation(Protocol):
         ...
 
     @property
-    def fingerprint(self) -> int:
-        """To tell another federation by."""
+    def marks(self) -> dict[str, Any]:
+        """To tell another federation by, for run.toml."""
         ...
 
     def __len__(self) -> int: ...
@@ -211,10 +212,18 @@ class Federation:
         return self.test_x[here], self.test_y[here]
 
     @cached_property
-    def fingerprint(self) -> int:
-        """A checksum of who holds which labels, to tell another federation by."""
-        held = [self.dataset.train_y[index] for index in (*self.train, *self.test)]
-        return zlib.crc32(torch.cat([*held, *self.train, *self.test]).numpy().tobytes())
+    def marks(self) -> dict[str, Any]:
+        """To tell another federation by: checksums of who holds which labels, and, of own data,
+        of the samples themselves (official files are checked before they are read)."""
+        dataset = self.dataset
+        held = [dataset.train_y[index] for index in (*self.train, *self.test)]
+        holdings = torch.cat([*held, *self.train, *self.test])
+        marks: dict[str, Any] = {"samples": len(dataset.train_y)}
+        marks |= {"fingerprint": zlib.crc32(holdings.numpy().tobytes())}
+        if dataset.name not in DATASETS:
+            first = zlib.crc32(np.ascontiguousarray(dataset.train_x.numpy()).data)
+            marks["content"] = zlib.crc32(np.ascontiguousarray(dataset.test_x.numpy()).data, first)
+        return marks
 
     def _samples(self, index: Tensor) -> Samples:
         x, y = self.dataset.train_x, self.dataset.train_y

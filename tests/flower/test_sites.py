@@ -414,3 +414,17 @@ def test_a_message_that_is_no_order_is_refused_at_the_site(three: DirectGrid) ->
     answer = three.ask(OSLO, Message(RecordDict(), dst_node_id=OSLO, message_type="train"))
     assert answer is not None
     assert "no Order of this version" in records.words(answer.content, Answer).reason
+
+
+def test_sites_whose_tables_have_other_columns_are_refused(tmp_path: Path) -> None:
+    nodes = {}
+    for number, (site, color) in enumerate((("oslo", "red"), ("bergen", "blue"))):
+        rows = [f"{k % 5},{color},{k % 2}" for k in range(20)]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["f,color,sold", *rows]) + "\n")
+        nodes[number] = {
+            "site": site, "data": f"csv:{tmp_path / site}.csv", "states": str(tmp_path / site),
+            "label": "sold", "categories": "color",
+        }  # fmt: skip
+    config = {"method": "fedavg", "rounds": 1, "min-sites": 2, "out": str(tmp_path / "run")}
+    with pytest.raises(FedmapError, match="site oslo has columns f, color=red, others f, color=bl"):
+        serve(DirectGrid(nodes), config)

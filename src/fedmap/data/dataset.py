@@ -54,6 +54,7 @@ class Dataset:
     observed_from: int = 1  # a client observes a class from this many training samples on
     defaults: Defaults = field(default_factory=Defaults)
     client_names: tuple[str, ...] = ()  # of the owners, where the data names them
+    features: tuple[str, ...] = ()  # names of the vectors' values, where the data names them
     origin: dict[str, Any] = field(default_factory=dict)  # settings that lead back to own data
 
     def __post_init__(self) -> None:

@@ -38,6 +38,7 @@ class Offer(Record):
     classes: tuple[str, ...]  # none where the server gave the list
     shape: tuple[int, ...]
     kind: Kind
+    features: tuple[str, ...] = ()  # names of the vectors' values, where the data has them
     mean: tuple[float, ...]
     std: tuple[float, ...]
     native: bool  # has it native kernels?
@@ -51,6 +52,7 @@ class Terms(Record):
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     kind: Kind
+    features: tuple[str, ...] = ()
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -97,6 +99,7 @@ def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
         classes=() if hello.classes else dataset.classes,
         shape=dataset.shape,
         kind="uint8" if dataset.train_x.dtype == torch.uint8 else "float32",
+        features=dataset.features,
         mean=dataset.mean,
         std=dataset.std,
         native=native,
@@ -116,13 +119,24 @@ def agree(offers: list[Offer], classes: tuple[str, ...]) -> Terms:
                 f"site {other.site} has samples {other.kind} {other.shape} but site {first.site} "
                 f"{first.kind} {first.shape}; all sites need the same"
             )
+        check_features(other.features, first.features, f"site {other.site}")
     lists = {one.classes for one in offers}
     union = sorted({name for names in lists for name in names}, key=natural)
     return Terms(
         classes=classes or (first.classes if len(lists) == 1 else tuple(union)),
         kind=first.kind,
+        features=first.features,
         **_common_pixels(offers),
     )
+
+
+def check_features(own: tuple[str, ...], common: tuple[str, ...], who: str) -> None:
+    """Refuse columns that are not those of the others."""
+    if own != common:
+        mine, others = (", ".join(names) or "without names" for names in (own, common))
+        raise FedmapError(
+            f"{who} has columns {mine}, others {others}; all need the same, in the same order"
+        )
 
 
 def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
@@ -167,6 +181,7 @@ def _for(channels: int, values: tuple[float, ...]) -> tuple[float, ...]:
 def fit(dataset: Dataset, terms: Terms, who: str) -> Dataset:
     """The samples in the form of the terms, with the labels of the terms."""
     numbers = numbers_of(dataset, terms.classes, who)
+    check_features(dataset.features, terms.features, who)
     return replace(
         dataset,
         train_x=_pixels(dataset.train_x, terms, who),
@@ -217,6 +232,7 @@ def common_dataset(terms: Terms, test: Dataset | None = None) -> Dataset:
         test_x=x if test is None else test.test_x,
         test_y=y if test is None else test.test_y,
         classes=terms.classes,
+        features=terms.features,
         mean=terms.mean,
         std=terms.std,
         defaults=OWN if len(terms.shape) == 3 else VECTORS,

@@ -1,7 +1,6 @@
 """What a run leaves, read from its folder: records, summary and models."""
 
 import json
-import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from fedmap.federation import ClientData
 from fedmap.methods import AnyMethod, Predictor, find_method
 from fedmap.nets import Net, build
 from fedmap.simulate.folder import Record, RunFolder
-from fedmap.simulate.settings import Settings, read_toml
+from fedmap.simulate.settings import Settings, read_federation, read_toml
 from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -51,7 +50,7 @@ class Result:
             )
         file = folder.path / "run.toml"
         settings = Settings.of(read_toml(file))
-        about = tomllib.loads(file.read_text())["federation"]
+        about = read_federation(file)
         final = json.loads((folder.path / "final.json").read_text())
         method = method or find_method(settings.method)(**settings.params)
         return cls(settings, folder.records(), final, folder.path, method, about)
@@ -122,6 +121,7 @@ def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
         "shape": list(dataset.shape),
         "pixels": dataset.train_x.dtype == torch.uint8,
         "classes": list(dataset.classes),
+        "features": list(dataset.features),
         "mean": list(dataset.mean),
         "std": list(dataset.std),
         "observed": None if own is None else own.observed.nonzero().flatten().tolist(),

@@ -6,7 +6,6 @@ import platform
 import shutil
 import tempfile
 import time
-import tomllib
 import weakref
 from collections.abc import Callable
 from contextlib import closing
@@ -21,7 +20,7 @@ from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.result import Result, model_notes, named_values, per_class, summary
 from fedmap.simulate.round import evaluated, play_round, record_of
-from fedmap.simulate.settings import NO_NUMBERS, Settings, read_toml, to_toml
+from fedmap.simulate.settings import NO_NUMBERS, Settings, read_federation, read_toml, to_toml
 from fedmap.simulate.store import FileStore, StateStore
 from fedmap.simulate.tasks import Setup, only_tensors
 from fedmap.values import Values
@@ -173,15 +172,12 @@ class Run:
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
-        dataset = self.federation.dataset
-        about = {
-            "shape": list(dataset.shape),
-            "classes": list(dataset.classes),
-            "fingerprint": self.federation.fingerprint,
-        }
         versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
         versions["python"] = platform.python_version()
-        return self.settings.model_dump() | {"federation": about, "versions": versions}
+        return self.settings.model_dump() | {
+            "federation": about(self.federation),
+            "versions": versions,
+        }
 
     def _refuse_another_run(self, folder: RunFolder) -> None:
         path = folder.path / "run.toml"
@@ -192,12 +188,47 @@ class Run:
                     f"{folder.path} holds another run: its {name} is {kept[name]!r}, "
                     f"not {value!r}; choose another folder"
                 )
-        about = tomllib.loads(path.read_text())["federation"]
-        if about["fingerprint"] != self.federation.fingerprint:
+        differs = difference(read_federation(path), self.federation)
+        if differs:
             raise FedmapError(
-                f"{folder.path} holds a run on another federation: samples or clients differ; "
-                "choose another folder"
+                f"{folder.path} holds a run on another federation: {differs}; choose another folder"
             )
+
+
+def about(federation: AnyFederation) -> dict[str, Any]:
+    """What run.toml says of a federation."""
+    dataset = federation.dataset
+    return {"shape": list(dataset.shape), "classes": list(dataset.classes)} | federation.marks
+
+
+# What changed where an entry of `about` does.
+DIFFERENCES = {
+    "shape": "the shape of a sample",
+    "classes": "the classes",
+    "clients": "the clients",
+    "samples": "the number of samples",
+    "fingerprint": "who holds which samples",
+    "content": "the values of the samples",
+}
+
+
+def difference(kept: dict[str, Any], federation: AnyFederation) -> str:
+    """What is not as `about` has described it; nothing where all is."""
+    found = about(federation)
+    for name, what in DIFFERENCES.items():
+        if name in kept and kept[name] != found.get(name):
+            entries = changed(kept[name], found[name]) if name in ("classes", "clients") else ""
+            numbers = f" ({kept[name]} then, {found[name]} now)"
+            shown = entries or (numbers if name in ("shape", "samples") else "")
+            return f"{what} changed{shown}"
+    return ""
+
+
+def changed(before: list[str], now: list[str]) -> str:
+    """Which names are not in both lists."""
+    gone, new = ([name for name in a if name not in b] for a, b in ((before, now), (now, before)))
+    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("new", new))]
+    return f" ({'; '.join(part for part in parts if not part.endswith(': '))})"
 
 
 def chosen_engine(setup: Setup, store: StateStore) -> Engine:

@@ -20,6 +20,17 @@ from fedmap.params import checked
 
 # what the reader of own data is told
 READER = ("size", "label_column", "client_column", "categories", "scale")
+# the settings that say what the federation is
+FEDERATION = {
+    "data",
+    "data_dir",
+    *READER,
+    "samples",
+    "partition",
+    "partition_params",
+    "clients",
+    "partition_seed",
+}
 NO_NUMBERS = {"workers", "engine", "data_dir"}  # how a run is carried out; they change no number
 
 
@@ -146,13 +157,22 @@ class Settings(Training):
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file. Tables other than params and partition_params (what a finished
     run adds) are left out."""
+    found = _parsed(path)
+    return {name: value for name, value in found.items() if name not in ("versions", "federation")}
+
+
+def read_federation(path: Path) -> dict[str, Any]:
+    """What a run's run.toml says of the federation; nothing where the file is no run's."""
+    return dict(_parsed(path).get("federation", {}))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise FedmapError(f"there is no file {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise FedmapError(f"{path} is not a TOML file: {wrong}") from None
-    return {name: value for name, value in found.items() if name not in ("versions", "federation")}
 
 
 def to_toml(tables: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from fedmap.errors import FedmapError
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
 VECTORS = replace(OWN, net="mlp")
 SIZE = (32, 32)  # of images, where their own sizes differ
+POOLED_CLIENTS = 10  # among whom samples that nobody owns are divided where nothing else is said
 TEST = "test"  # a folder or file of this name holds the shared test set, not a client
 
 
@@ -90,6 +91,28 @@ def combine(
         defaults=replace(OWN if train_x.dim() == 4 else VECTORS, clients=len(clients)),
         client_names=tuple(clients),
     )
+
+
+def grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
+    """One pair for each client; clients in the natural order of their names."""
+    samples, labels = (np.asarray(part) for part in pair)
+    names = np.array([str(owner) for owner in owners])
+    if not len(samples) == len(labels) == len(names):
+        raise FedmapError(
+            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, "
+            f"{len(names)} clients"
+        )
+    return {
+        client: (samples[names == client], labels[names == client])
+        for client in sorted(set(names.tolist()), key=natural)
+    }
+
+
+def pooled(where: str, pair: Pair, *, name: str) -> Dataset:
+    """One Dataset of samples that nobody owns yet; `where` names them in error messages."""
+    dataset = combine({where: pair}, None, name=name, size=None)
+    defaults = replace(dataset.defaults, clients=POOLED_CLIENTS)
+    return replace(dataset, owner=None, client_names=(), defaults=defaults)
 
 
 def _samples(x: npt.ArrayLike, client: str) -> Tensor:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedmap.data.dataset import Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import SIZE, Pair, from_clients, natural
+from fedmap.data.own.arrays import SIZE, Pair, from_clients, grouped
 from fedmap.errors import FedmapError
 
 
@@ -38,7 +38,7 @@ def from_huggingface(
     """
     if client is not None:
         first: Any = data
-        clients = _grouped(_pair(first, x, y, size, name), _column(first, client, name))
+        clients = grouped(_pair(first, x, y, size, name), _column(first, client, name))
     elif isinstance(data, Mapping):
         first = next(iter(data.values()), None)
         tables = {str(key): table for key, table in data.items()}
@@ -50,21 +50,6 @@ def from_huggingface(
         )
     held_out = _pair(test, x, y, size, "test") if test is not None else None
     return from_clients(clients, held_out, name=name, classes=_class_names(first, y), size=size)
-
-
-def _grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
-    """One pair for each client; clients in the natural order of their names."""
-    samples, labels = (np.asarray(part) for part in pair)
-    names = np.array([str(owner) for owner in owners])
-    if not len(samples) == len(labels) == len(names):
-        raise FedmapError(
-            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, "
-            f"{len(names)} clients"
-        )
-    return {
-        client: (samples[names == client], labels[names == client])
-        for client in sorted(set(names.tolist()), key=natural)
-    }
 
 
 def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size | None, name: str) -> Pair:

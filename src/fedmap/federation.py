@@ -3,7 +3,7 @@ server holds."""
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -141,9 +141,9 @@ class Federation:
             )
         sizes = np.bincount(owner)
         # The data's own names belong to the data's own clients only.
-        natural = bool(dataset.client_names) and np.array_equal(owner, np.asarray(dataset.owner))
+        self.named = bool(dataset.client_names) and np.array_equal(owner, np.asarray(dataset.owner))
         self.client_names = (
-            dataset.client_names if natural else tuple(f"client {k}" for k in range(len(sizes)))
+            dataset.client_names if self.named else tuple(f"client {k}" for k in range(len(sizes)))
         )
         if sizes.min() < 2:
             name = self.client_names[sizes.argmin()]
@@ -218,7 +218,8 @@ class Federation:
         dataset = self.dataset
         held = [dataset.train_y[index] for index in (*self.train, *self.test)]
         holdings = torch.cat([*held, *self.train, *self.test])
-        marks: dict[str, Any] = {"samples": len(dataset.train_y)}
+        marks: dict[str, Any] = {"clients": list(self.client_names)} if self.named else {}
+        marks |= {"samples": len(dataset.train_y)}
         marks |= {"fingerprint": zlib.crc32(holdings.numpy().tobytes())}
         if dataset.name not in DATASETS:
             first = zlib.crc32(np.ascontiguousarray(dataset.train_x.numpy()).data)
@@ -256,9 +257,13 @@ class Federation:
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
         test set is the union of the clients' local tests. Vectors are scaled to mean 0 and
         deviation 1 of every feature over the clients' training samples, unless `scale` is none."""
-        if not isinstance(clients, Mapping):
-            clients = {f"client {k}": pair for k, pair in enumerate(clients)}
-        return partition(from_clients(clients, test, classes=classes, scale=scale), seed=seed)
+        if isinstance(clients, Mapping):
+            dataset = from_clients(clients, test, classes=classes, scale=scale)
+        else:
+            pairs = {f"client {k}": pair for k, pair in enumerate(clients)}
+            unnamed = from_clients(pairs, test, classes=classes, scale=scale)
+            dataset = replace(unnamed, client_names=())
+        return partition(dataset, seed=seed)
 
 
 def few_samples(count: int) -> str:

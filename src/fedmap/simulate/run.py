@@ -18,7 +18,14 @@ from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
-from fedmap.simulate.result import Result, model_notes, named_values, per_class, summary
+from fedmap.simulate.result import (
+    Result,
+    model_notes,
+    named_values,
+    per_class,
+    personal_files,
+    summary,
+)
 from fedmap.simulate.round import evaluated, play_round, record_of
 from fedmap.simulate.settings import NO_NUMBERS, Settings, read_federation, read_toml, to_toml
 from fedmap.simulate.store import FileStore, StateStore
@@ -146,6 +153,7 @@ class Run:
         setup, after = self.setup, self.settings.rounds + 1
         down, clients = setup.method.download(state), range(len(self.federation))
         accuracies: list[float | None] = []
+        files = personal_files(self.federation.marks.get("clients", []), len(clients))
         # As many at a time as in a round, so that memory does not grow with the federation.
         for first in clients[:: setup.clients_per_round]:
             some = clients[first : first + setup.clients_per_round]
@@ -155,7 +163,7 @@ class Run:
                     entries = named_values(setup.initial, reply.result)
                     notes = model_notes(setup, self.federation.client(reply.key))
                     content = values.save(entries, notes)
-                    folder.write(f"personal/{reply.key:05d}.safetensors", content)
+                    folder.write(files[reply.key], content)
         model = setup.method.global_model(state)
         if model is not None:
             entries = named_values(setup.initial, {"model": model})
@@ -166,6 +174,7 @@ class Run:
             "personal_accuracy_all_clients": sum(known) / len(known) if known else None,
             "global_accuracy_per_class": per_class(tally, self.federation.dataset.classes),
             "personal_accuracy_per_client": accuracies,
+            "client_names": list(self.federation.client_names),
         }
         folder.write("final.json", json.dumps(final, indent=1) + "\n")
         folder.write("done", "")

@@ -50,6 +50,13 @@ class Training(BaseModel):
     )
 
 
+def local_steps(samples: int, training: Training) -> int:
+    """The steps of a client with this many samples in a round."""
+    batches = -(-samples // training.batch)
+    # 2.3 * 100 is a little less than 230 in binary numbers.
+    return max(int(training.epochs * batches + 1e-9), MIN_STEPS)
+
+
 class Client:
     """What a method sees of one client in one round."""
 
@@ -81,9 +88,7 @@ class Client:
     @property
     def steps(self) -> int:
         """The local budget: E epochs of batches, at least five steps."""
-        batches = -(-self.samples // self.training.batch)
-        # 2.3 * 100 is a little less than 230 in binary numbers.
-        return max(int(self.training.epochs * batches + 1e-9), MIN_STEPS)
+        return local_steps(self.samples, self.training)
 
     @property
     def lr(self) -> float:

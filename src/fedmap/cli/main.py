@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedmap.cli import data, flower, options
-from fedmap.cli.options import Json, Out, Quiet, Workers, takes
+from fedmap.cli.options import DryRun, Json, Out, Quiet, Workers, takes
 from fedmap.cli.parsing import cores, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
 
@@ -53,11 +53,13 @@ def run(
     out: Path | None = None,
     quiet: bool = False,
     as_json: bool = False,
+    dry_run: DryRun = False,
     **settings: Any,
 ) -> None:
     """Train with one method on one federation.
 
-    What is not given is the paper's value for the dataset, and the method's own default. For
+    It says first what it understood. What is not given is the paper's value for the dataset, a
+    plain one for own data, and the method's own default. For
     example: fedmap run --method map --data fashion-mini --net lenet -p alpha=0.5"""
     from fedmap.cli.train import one_run
     from fedmap.simulate.settings import FEDERATION, Settings, read_federation, read_toml
@@ -69,7 +71,7 @@ def run(
     same = settings.get("method") in (None, base.get("method"))
     params = (base.get("params", {}) if same else {}) | settings.get("params", {})
     chosen = Settings.of(base | settings | {"params": params})
-    one_run(chosen, out, False, quiet, as_json, kept)
+    one_run(chosen, out, False, quiet, as_json, kept, dry_run)
 
 
 @app.command(rich_help_panel="Train")

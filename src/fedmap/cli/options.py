@@ -74,6 +74,9 @@ Workers = Annotated[
     option("--workers", "Processes (all cores); the result is the same for any number.", HOW),
 ]
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
+DryRun = Annotated[
+    bool, option("--dry-run", "Say what would be done and what it would cost, and stop.", HOW)
+]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from fedmap.cli import show
+from fedmap.cli import before, show
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.progress import Watch
@@ -35,9 +35,10 @@ def one_run(
     quiet: bool,
     json: bool,
     kept: dict[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> None:
     """One run with its progress; then the table. `kept` is what the run to repeat says of its
-    federation."""
+    federation; a dry run stops before training."""
     federation = settings.federation()
     differs = difference(kept or {}, federation)
     if differs:
@@ -47,6 +48,10 @@ def one_run(
         )
     settings = settings.resolved(federation)
     folder = out or Path("runs") / settings.name
+    if dry_run or not (quiet or json or (folder / "run.toml").exists()):
+        print(*before.summary(settings, federation), sep="\n", file=sys.stderr, flush=True)
+    if dry_run:
+        return
     work = RunWork(settings, settings.label)
     with (
         stoppable(folder, f"fedmap resume {folder}"),

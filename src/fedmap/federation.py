@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedmap.data import DATASETS
 from fedmap.data.dataset import Dataset, Scale, Sums, black, normalize
-from fedmap.data.own.arrays import Pair, from_clients
+from fedmap.data.own.arrays import Items, Pair, from_clients
 from fedmap.errors import FedmapError
 from fedmap.params import checked
 from fedmap.partitions import PARTITIONS, Ints, Labels, draw_owners
@@ -244,15 +244,15 @@ class Federation:
 
     @staticmethod
     def from_arrays(
-        clients: Mapping[str, Pair] | Sequence[Pair],
-        test: Pair | None = None,
+        clients: Mapping[str, Pair | Items] | Sequence[Pair | Items],
+        test: Pair | Items | None = None,
         *,
         classes: Sequence[str] | None = None,
         seed: int = 0,
         scale: Scale = "standard",
     ) -> "Federation":
         """A federation of one's own arrays (numpy or torch): one pair of samples and labels for
-        each client, with names or without.
+        each client, with names or without. A `torch.utils.data.Dataset` may stand for a pair.
 
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
         test set is the union of the clients' local tests. Vectors are scaled to mean 0 and

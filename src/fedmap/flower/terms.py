@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fedmap.data.dataset import OWN, Dataset, Sums
-from fedmap.data.own.arrays import SIZE, VECTORS, natural, resize
+from fedmap.data.files import images
+from fedmap.data.own.arrays import VECTORS, natural, resize
 from fedmap.errors import FedmapError
 from fedmap.simulate.tasks import TaskName
 
@@ -154,7 +155,7 @@ def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
         raise FedmapError(f"sites scale pixels differently: {sorted(scaling)}; all need the same")
     sizes = {one.shape[1:] for one in offers}
     ((mean, std),) = scaling
-    return {"shape": (depth, *(first.shape[1:] if len(sizes) == 1 else SIZE)), "mean": mean,
+    return {"shape": (depth, *(first.shape[1:] if len(sizes) == 1 else images.SIZE)), "mean": mean,
             "std": std}  # fmt: skip
 
 

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fedmap.data.dataset import OWN, Dataset, Scale
+from fedmap.data.files import images
 from fedmap.errors import FedmapError
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
+Items = Any  # numbered pairs of a sample and a label, as `torch.utils.data.Dataset` has them
 VECTORS = replace(OWN, net="mlp")
-SIZE = (32, 32)  # of images, where their own sizes differ
 POOLED_CLIENTS = 10  # among whom samples that nobody owns are divided where nothing else is said
 TEST = "test"  # a folder or file of this name holds the shared test set, not a client
 
@@ -29,8 +31,8 @@ def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
 
 
 def from_clients(
-    clients: Mapping[str, Pair],
-    test: Pair | None = None,
+    clients: Mapping[str, Pair | Items],
+    test: Pair | Items | None = None,
     *,
     name: str = "arrays",
     classes: Sequence[str] | None = None,
@@ -38,6 +40,9 @@ def from_clients(
     scale: Scale = "standard",
 ) -> Dataset:
     """One Dataset from each client's samples and labels; clients keep their names and order.
+
+    A client is a pair of arrays, or a `torch.utils.data.Dataset` (or anything else with a length
+    and numbered items) whose items are pairs of a sample and a label.
 
     Samples: images (n, h, w), (n, channels, h, w) or (n, h, w, channels), uint8 or float, or
     vectors (n, d). Gray and color mixed become color; images are scaled to `size` where it is
@@ -52,10 +57,44 @@ def from_clients(
         raise FedmapError(
             f"dataset {name}: {TEST!r} is the name of the test set and cannot be a client's"
         )
-    pairs = dict(clients) if test is None else {**clients, TEST: test}
+    given = dict(clients) if test is None else {**clients, TEST: test}
+    pairs = {client: as_pair(one, client, size) for client, one in given.items()}
     test_name = None if test is None else TEST
     dataset = combine(pairs, test_name, name=name, classes=classes, size=size)
     return replace(dataset, scale=scale) if dataset.train_x.dim() == 2 else dataset
+
+
+def as_pair(given: Pair | Items, client: str, size: tuple[int, int] | None) -> Pair:
+    """Samples and labels as arrays, also of what gives them one by one."""
+    if isinstance(given, tuple | list):
+        return given[0], given[1]
+    try:
+        items = [(item[0], item[1]) for item in (given[number] for number in range(len(given)))]
+    except (TypeError, IndexError, KeyError) as error:
+        raise FedmapError(
+            f"{client}: a {type(given).__name__} is neither a pair of arrays nor has it numbered "
+            f"items (sample, label) ({error})"
+        ) from error
+    samples = [sample for sample, _ in items]
+    labels = _named_labels(given, [label for _, label in items])
+    if samples and all(isinstance(sample, Image.Image) for sample in samples):
+        return images.stack(samples, size, client), labels
+    shapes = {np.shape(sample) for sample in samples}
+    if len(shapes) > 1:
+        raise FedmapError(
+            f"{client}: samples of {len(shapes)} different shapes, such as "
+            f"{' and '.join(map(str, sorted(shapes)[:2]))}; all must have the same"
+        )
+    return np.array([np.asarray(sample) for sample in samples]), labels
+
+
+def _named_labels(given: Items, labels: list[Any]) -> npt.NDArray[Any]:
+    """Labels as names where the data has a list of its own: the same number is another class at
+    another client whose list differs."""
+    numbers = [label.item() if isinstance(label, Tensor) else label for label in labels]
+    source = given if hasattr(given, "classes") else getattr(given, "dataset", None)  # a subset
+    names = getattr(source, "classes", None)
+    return np.array([str(names[number]) for number in numbers] if names else numbers)
 
 
 def combine(
@@ -168,7 +207,7 @@ def _alike(samples: dict[str, Tensor], size: tuple[int, int] | None) -> dict[str
         )
     if size is None and len({x.shape[2:] for x in samples.values()}) == 1:
         return samples
-    wanted = size or SIZE
+    wanted = size or images.SIZE
     return {
         client: x if tuple(x.shape[2:]) == wanted else resize(x, wanted)
         for client, x in samples.items()

@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedmap.data.dataset import Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import SIZE, Pair, from_clients, grouped
+from fedmap.data.own.arrays import Pair, from_clients, grouped
 from fedmap.errors import FedmapError
 
 
@@ -63,7 +63,7 @@ def _samples(table: Any, x: str | Sequence[str], size: images.Size | None, name:
         return np.stack(columns, 1)
     values = list(_column(table, x, name))
     if values and isinstance(values[0], Image.Image):
-        return _images(values, size, name)
+        return images.stack(values, size, name)
     return _stack(values, name)
 
 
@@ -83,21 +83,6 @@ def _stack(values: list[Any], name: str) -> Any:
         return np.array(values)
     except ValueError as error:
         raise FedmapError(f"{name}: the samples differ in shape ({error})") from error
-
-
-def _images(values: list[Image.Image], size: images.Size | None, name: str) -> Any:
-    """Pixels (n, channels, h, w): in `size`, or in their own size if all agree; in color if any
-    is."""
-    if size is None and len({image.size for image in values}) > 1:
-        size = SIZE
-    try:
-        decoded = [
-            images.pixels(image, size, f"{name}, image {i}") for i, image in enumerate(values)
-        ]
-    except OSError as error:  # images are decoded only now
-        raise FedmapError(f"{name}: there is an image that cannot be read ({error})") from error
-    channels = max(len(image) for image in decoded)
-    return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in decoded])
 
 
 def _class_names(table: Any, y: str) -> Sequence[str] | None:

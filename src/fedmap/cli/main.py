@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedmap.cli import data, flower, options
-from fedmap.cli.options import DryRun, Json, Out, Quiet, Workers, takes
+from fedmap.cli.options import Json, Out, Quiet, Workers, takes
 from fedmap.cli.parsing import cores, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
 
@@ -47,13 +47,14 @@ StudyName = Annotated[
     options.TrainingOptions,
     options.SeedOption,
     options.RunOptions,
+    options.DryRunOption,
 )
 def run(
     file: SettingsFile = None,
     out: Path | None = None,
     quiet: bool = False,
     as_json: bool = False,
-    dry_run: DryRun = False,
+    dry_run: bool = False,
     **settings: Any,
 ) -> None:
     """Train with one method on one federation.

@@ -74,9 +74,6 @@ Workers = Annotated[
     option("--workers", "Processes (all cores); the result is the same for any number.", HOW),
 ]
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
-DryRun = Annotated[
-    bool, option("--dry-run", "Say what would be done and what it would cost, and stop.", HOW)
-]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
 
@@ -268,6 +265,14 @@ class RunOptions:
     out: Out = None
     quiet: Quiet = False
     as_json: Json = False
+
+
+class DryRunOption:
+    """Look before the leap."""
+
+    dry_run: Annotated[
+        bool, option("--dry-run", "Say what would be done and what it would cost, and stop.", HOW)
+    ] = False
 
 
 class PictureOptions:

@@ -301,3 +301,32 @@ def test_arrays_of_a_client_with_one_sample_are_refused_by_its_name() -> None:
 def test_no_arrays_make_no_federation() -> None:
     with pytest.raises(FedmapError, match="there is no client"):
         Federation.from_arrays([])
+
+
+def tables(clients: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Clients whose features have very different ranges."""
+    rng = np.random.default_rng(0)
+    ranges = np.array([1.0, 1e5, 1e-3])
+    return {
+        f"site {k}": (rng.standard_normal((40, 3)) * ranges + 10 * k, np.arange(40) % 4)
+        for k in range(clients)
+    }
+
+
+def test_own_vectors_are_scaled_by_the_training_samples_of_all_clients_alone() -> None:
+    drawn = Federation.from_arrays(tables())
+    trained = torch.cat([drawn.client(k).train[0] for k in range(3)])
+    scaled = drawn.dataset.normalize(trained)
+    assert scaled.mean(0).abs().max() < 1e-5
+    assert scaled.std(0, correction=0).sub(1).abs().max() < 1e-4
+    assert torch.equal(drawn.client(0).normalize(trained), scaled)
+
+
+def test_own_vectors_stay_as_they_are_where_one_says_so() -> None:
+    drawn = Federation.from_arrays(tables(), scale="none")
+    x = drawn.client(0).train[0]
+    assert torch.equal(drawn.client(0).normalize(x), x)
+
+
+def test_synthetic_vectors_are_not_scaled(federation: Federation) -> None:
+    assert federation.dataset.mean == ()

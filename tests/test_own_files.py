@@ -36,6 +36,10 @@ def test_folders_of_real_images_are_trained_end_to_end(tmp_path: Path) -> None:
     final = json.loads((tmp_path / "run/final.json").read_text())
     assert set(final["global_accuracy_per_class"]) == set(classes)
     assert len(final["personal_accuracy_per_client"]) == 3
+    assert final["client_names"] == ["client0", "client1", "client2"]
+    assert {path.stem for path in (tmp_path / "run/personal").iterdir()} == {
+        *federation.client_names
+    }
 
 
 def test_tables_of_vectors_are_trained_with_the_mlp_by_default(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from fedmap.errors import FedmapError
 from fedmap.params import allowed, checked
@@ -13,6 +13,8 @@ class Params(BaseModel):
     steps: int = Field(3, gt=0)
     mode: Literal["a", "b", "c"] = "a"
     rate: float = Field(1.0, gt=0, lt=2)
+    kind: Literal["x", "y"] | None = None
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = None
 
 
 @pytest.mark.parametrize(
@@ -23,11 +25,13 @@ class Params(BaseModel):
         ("steps", 0, "thing: steps is 0; allowed: whole number above 0"),
         ("steps", 1.5, "thing: steps is 1.5; allowed: whole number above 0"),
         ("mode", "d", "thing: mode is 'd'; allowed: a, b or c"),
+        ("kind", "d", "thing: kind is 'd'; allowed: x or y"),
+        ("size", 0, "thing: size is 0; allowed: value above 0"),
         (
             "alhpa",
             1,
-            "thing has no parameter 'alhpa'; did you mean 'alpha'? there are: alpha, mode, rate, "
-            "steps",
+            "thing has no parameter 'alhpa'; did you mean 'alpha'? there are: alpha, kind, mode, "
+            "rate, size, steps",
         ),
     ],
 )

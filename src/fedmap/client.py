@@ -21,6 +21,7 @@ from fedmap.vector import SGD, Model, WorkingModels, shorten
 
 MIN_STEPS = 5  # of local training, however small the client
 EVALUATION_BATCH = 250
+LARGE = 100  # no feature that is scaled reaches this without being an exception
 
 
 class Training(BaseModel):
@@ -47,6 +48,13 @@ class Training(BaseModel):
         ge=0,
         description="rounds over which the learning rate rises to its value; the paper has none",
     )
+
+
+def local_steps(samples: int, training: Training) -> int:
+    """The steps of a client with this many samples in a round."""
+    batches = -(-samples // training.batch)
+    # 2.3 * 100 is a little less than 230 in binary numbers.
+    return max(int(training.epochs * batches + 1e-9), MIN_STEPS)
 
 
 class Client:
@@ -80,9 +88,7 @@ class Client:
     @property
     def steps(self) -> int:
         """The local budget: E epochs of batches, at least five steps."""
-        batches = -(-self.samples // self.training.batch)
-        # 2.3 * 100 is a little less than 230 in binary numbers.
-        return max(int(self.training.epochs * batches + 1e-9), MIN_STEPS)
+        return local_steps(self.samples, self.training)
 
     @property
     def lr(self) -> float:
@@ -217,9 +223,16 @@ class Client:
         run here."""
         value = float(self._loss_sum) / max(self._losses, 1)
         if not math.isfinite(value):
+            largest = float(self.train_data[0].abs().max())
+            scaling = (
+                f"; its features reach {largest:.3g}, so scale them (scale standard) first"
+                if largest > LARGE
+                else ""
+            )
             raise DivergenceError(
                 f"the training loss of client {self.number} is {value} in round {self.round} "
                 f"(lr {self.lr:g}); a smaller lr or a limit on gradients (clip) usually helps"
+                f"{scaling}"
             )
         return value
 

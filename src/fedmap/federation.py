@@ -3,7 +3,7 @@ server holds."""
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmap.data.dataset import Dataset, black, normalize
-from fedmap.data.own.arrays import Pair, from_clients
+from fedmap.data import DATASETS
+from fedmap.data.dataset import Dataset, Scale, Sums, black, normalize
+from fedmap.data.own.arrays import Items, Pair, from_clients
 from fedmap.errors import FedmapError
 from fedmap.params import checked
 from fedmap.partitions import PARTITIONS, Ints, Labels, draw_owners
@@ -109,8 +110,8 @@ class AnyFederation(Protocol):
         ...
 
     @property
-    def fingerprint(self) -> int:
-        """To tell another federation by."""
+    def marks(self) -> dict[str, Any]:
+        """To tell another federation by, for run.toml."""
         ...
 
     def __len__(self) -> int: ...
@@ -140,15 +141,18 @@ class Federation:
             )
         sizes = np.bincount(owner)
         # The data's own names belong to the data's own clients only.
-        natural = bool(dataset.client_names) and np.array_equal(owner, np.asarray(dataset.owner))
+        self.named = bool(dataset.client_names) and np.array_equal(owner, np.asarray(dataset.owner))
         self.client_names = (
-            dataset.client_names if natural else tuple(f"client {k}" for k in range(len(sizes)))
+            dataset.client_names if self.named else tuple(f"client {k}" for k in range(len(sizes)))
         )
         if sizes.min() < 2:
             name = self.client_names[sizes.argmin()]
             raise FedmapError(f"{name} has {few_samples(int(sizes.min()))}")
         tested = drawn_test_samples(owner, sizes, seed)
         self.test, self.train = by_client(owner, tested), by_client(owner, ~tested)
+        if dataset.scale == "standard":  # over what is trained on, and nothing else
+            sums = [Sums.of(dataset.train_x.index_select(0, index)) for index in self.train]
+            self.dataset = dataset.standardized(Sums.added(sums))
         cells = owner[~tested] * self.classes + dataset.train_y.numpy()[~tested]
         counts = np.bincount(cells, minlength=len(self) * self.classes)
         self.counts = torch.from_numpy(counts.reshape(len(self), self.classes))
@@ -208,10 +212,19 @@ class Federation:
         return self.test_x[here], self.test_y[here]
 
     @cached_property
-    def fingerprint(self) -> int:
-        """A checksum of who holds which labels, to tell another federation by."""
-        held = [self.dataset.train_y[index] for index in (*self.train, *self.test)]
-        return zlib.crc32(torch.cat([*held, *self.train, *self.test]).numpy().tobytes())
+    def marks(self) -> dict[str, Any]:
+        """To tell another federation by: checksums of who holds which labels, and, of own data,
+        of the samples themselves (official files are checked before they are read)."""
+        dataset = self.dataset
+        held = [dataset.train_y[index] for index in (*self.train, *self.test)]
+        holdings = torch.cat([*held, *self.train, *self.test])
+        marks: dict[str, Any] = {"clients": list(self.client_names)} if self.named else {}
+        marks |= {"samples": len(dataset.train_y)}
+        marks |= {"fingerprint": zlib.crc32(holdings.numpy().tobytes())}
+        if dataset.name not in DATASETS:
+            first = zlib.crc32(np.ascontiguousarray(dataset.train_x.numpy()).data)
+            marks["content"] = zlib.crc32(np.ascontiguousarray(dataset.test_x.numpy()).data, first)
+        return marks
 
     def _samples(self, index: Tensor) -> Samples:
         x, y = self.dataset.train_x, self.dataset.train_y
@@ -231,20 +244,26 @@ class Federation:
 
     @staticmethod
     def from_arrays(
-        clients: Mapping[str, Pair] | Sequence[Pair],
-        test: Pair | None = None,
+        clients: Mapping[str, Pair | Items] | Sequence[Pair | Items],
+        test: Pair | Items | None = None,
         *,
         classes: Sequence[str] | None = None,
         seed: int = 0,
+        scale: Scale = "standard",
     ) -> "Federation":
         """A federation of one's own arrays (numpy or torch): one pair of samples and labels for
-        each client, with names or without.
+        each client, with names or without. A `torch.utils.data.Dataset` may stand for a pair.
 
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
-        test set is the union of the clients' local tests."""
-        if not isinstance(clients, Mapping):
-            clients = {f"client {k}": pair for k, pair in enumerate(clients)}
-        return partition(from_clients(clients, test, classes=classes), seed=seed)
+        test set is the union of the clients' local tests. Vectors are scaled to mean 0 and
+        deviation 1 of every feature over the clients' training samples, unless `scale` is none."""
+        if isinstance(clients, Mapping):
+            dataset = from_clients(clients, test, classes=classes, scale=scale)
+        else:
+            pairs = {f"client {k}": pair for k, pair in enumerate(clients)}
+            unnamed = from_clients(pairs, test, classes=classes, scale=scale)
+            dataset = replace(unnamed, client_names=())
+        return partition(dataset, seed=seed)
 
 
 def few_samples(count: int) -> str:
@@ -317,8 +336,8 @@ def partition(
             f"{dataset.classes[missing[0]]!r}, so nobody could hold it"
         )
     owner = draw_owners(kind, given, chosen, generator(seed, "partition"))
-    origin = {
-        "data": dataset.name,
+    origin = {"data": dataset.name} | dataset.origin
+    origin |= {
         "partition": kind,
         "partition_params": chosen.model_dump(),
         "clients": clients,

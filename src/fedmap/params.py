@@ -1,7 +1,8 @@
 """Checking of parameters in one place, so that every wrong name or value gets the same kind of
 sentence."""
 
-from typing import Any, TypeVar, cast
+from types import NoneType
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -40,7 +41,8 @@ def checked(model: type[M], values: dict[str, Any], owner: str, also: tuple[str,
 
 def allowed(field: FieldInfo) -> str:
     """The values that a field takes, in words: 'number, 0 to 1', 'binary, soft or share'."""
-    options = getattr(field.annotation, "__args__", None)
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    options = [option for kind in kinds for option in get_args(kind) or [kind]]
     if options and all(isinstance(o, str) for o in options):
         return (
             " or ".join([", ".join(options[:-1]), options[-1]]) if len(options) > 1 else options[0]
@@ -48,9 +50,10 @@ def allowed(field: FieldInfo) -> str:
     words = {bool: "true or false", int: "whole number", float: "number", str: "text"}.get(
         cast(type, field.annotation), "value"
     )
+    nested = [limit for kind in kinds for limit in getattr(kind, "__metadata__", ())]
     bounds = {
         kind: getattr(limit, kind)
-        for limit in field.metadata
+        for limit in (*field.metadata, *nested)
         for kind in ("ge", "gt", "le", "lt")
         if hasattr(limit, kind)
     }

@@ -232,3 +232,57 @@ def test_partition_says_what_was_drawn(fedmap: Fedmap) -> None:
     assert re.search(
         r"^  observed classes per client: mean [\d.]+, least \d, most \d", done.stdout, re.M
     )
+
+
+@pytest.fixture
+def shops(tmp_path: Path) -> Path:
+    """One table of three shops with a column of text, in a folder of its own."""
+    rows = [
+        f"{('oslo', 'bergen', 'tromso')[k % 3]},{k % 7},{1000 * (k % 4)},{'ab'[k % 2]},{k % 4}"
+        for k in range(120)
+    ]
+    (tmp_path / "files").mkdir()
+    file = tmp_path / "files/shops.csv"
+    file.write_text("\n".join(["shop,f,g,kind,sold", *rows]) + "\n")
+    return file
+
+
+SHOPS = (
+    "run --method fedavg --data csv:files/shops.csv --label sold --client-column shop "
+    "--categories kind --rounds 1 --epochs 0.2 --workers 1 --quiet"
+)
+
+
+def test_a_run_on_own_data_is_repeated_from_its_toml_in_any_folder(
+    fedmap: Fedmap, shops: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = fedmap(f"{SHOPS} --out first")
+    assert first.returncode == 0, first.stderr
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = fedmap("run ../first/run.toml --out ../second --quiet")
+    assert again.returncode == 0, again.stderr
+    one, two = tmp_path / "first", tmp_path / "second"
+    for name in ("run.toml", "final.json", "global.safetensors"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("oslo,0,0,a,0\n", "", "the number of samples changed (120 then, 119 now)"),
+        ("oslo,0,0,a,0\n", "oslo,9,0,a,0\n", "the values of the samples changed"),
+        ("oslo,0,0,a,0\n", "oslo,0,0,a,1\n", "who holds which samples changed"),
+        ("oslo,0,0,a,0\n", "oslo,0,0,a,new\n", "the classes changed (new: new)"),
+        ("oslo,0,0,a,0\n", "oslo,0,0,c,0\n", "the shape of a sample changed ([4] then, [5] now)"),
+    ],
+)
+def test_a_run_is_not_repeated_on_data_that_changed(
+    fedmap: Fedmap, shops: Path, old: str, new: str, says: str
+) -> None:
+    assert fedmap(f"{SHOPS} --out first").returncode == 0
+    shops.write_text(shops.read_text().replace(old, new, 1))
+    again = fedmap("run first/run.toml --out second --quiet")
+    assert again.returncode == 1
+    assert f"csv:{shops} is not what it was: {says}" in again.stderr
+    assert fedmap("run first/run.toml --partition-seed 5 --out second --quiet").returncode == 0

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from fedmap.data import from_clients
 from fedmap.data.own.arrays import natural
@@ -191,3 +192,61 @@ def test_renumbered_labels_name_the_original_ones(labels: list[list[int]]) -> No
     assert [int(data.classes[y]) for y in data.train_y.tolist()] == [
         label for y in labels for label in y
     ]
+
+
+class Items(torch.utils.data.Dataset):
+    """Numbered pairs, as torchvision's sets have them."""
+
+    def __init__(self, items: list, classes: list[str] | None = None) -> None:
+        self.items = items
+        if classes is not None:
+            self.classes = classes
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, number: int) -> object:
+        return self.items[number]
+
+
+def test_a_torch_dataset_may_stand_for_a_pair() -> None:
+    x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 2])
+    data = from_clients({"a": torch.utils.data.TensorDataset(x, y), "b": (x[:2], y[:2])})
+    assert torch.equal(data.train_x, torch.cat([x, x[:2]]))
+    assert data.train_y.tolist() == [0, 1, 0, 2, 0, 1]
+
+
+def test_a_torch_dataset_may_be_the_test_set() -> None:
+    x, y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+    data = from_clients({"a": (x, y)}, torch.utils.data.TensorDataset(x[:2], y[:2]))
+    assert torch.equal(data.test_x, x[:2])
+
+
+def test_numbers_of_classes_are_the_names_in_the_datasets_own_list() -> None:
+    one = Items([(torch.zeros(2), 0), (torch.zeros(2), 1)], ["boot", "coat"])
+    two = Items([(torch.zeros(2), 0), (torch.zeros(2), 1)], ["coat", "dress"])
+    data = from_clients({"one": one, "two": torch.utils.data.Subset(two, [1, 0])})
+    assert data.classes == ("boot", "coat", "dress")
+    assert data.train_y.tolist() == [0, 1, 2, 1]
+
+
+def test_a_dataset_of_images_is_read_like_files() -> None:
+    items = [(Image.new("L", (9, 7), 5), 0), (Image.new("RGB", (9, 7), (1, 2, 3)), 1)]
+    data = from_clients({"a": Items(items)})
+    assert data.shape == (3, 7, 9)
+    assert data.train_x[1, :, 0, 0].tolist() == [1, 2, 3]
+    assert from_clients({"a": Items(items)}, size=(4, 4)).shape == (3, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("client", "says"),
+    [
+        (Items([(torch.zeros(2), 0), (torch.zeros(3), 0)]), "samples of 2 different shapes"),
+        (Items([torch.tensor(1), torch.tensor(2)]), "a Items is neither a pair of arrays nor"),
+        (5, "a int is neither a pair of arrays nor"),
+        (Items([]), "there is no sample"),
+    ],
+)
+def test_a_dataset_that_cannot_be_used_is_named(client: object, says: str) -> None:
+    with pytest.raises(FedmapError, match=f"oslo: {says}"):
+        from_clients({"oslo": client})

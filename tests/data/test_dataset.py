@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmap.data import Dataset, synthetic
-from fedmap.data.dataset import normalize
+from fedmap.data.dataset import Sums, normalize
 from fedmap.errors import FedmapError
 
 DATA = synthetic(classes=2, train=6, test=2, shape=(4,))
@@ -72,9 +72,10 @@ def test_without_a_mean_pixels_are_scaled_to_one() -> None:
     assert got == pytest.approx([0, 0.2, 1, 1, 0.4, 0])
 
 
-def test_samples_that_are_no_pixels_stay_as_they_are() -> None:
-    x = torch.randn(4, 3)
-    assert normalize(x, (0.5,), (0.5,)) is x
+def test_images_that_are_no_pixels_and_vectors_without_statistics_stay_as_they_are() -> None:
+    images, vectors = torch.randn(4, 1, 3, 3), torch.randn(4, 3)
+    assert normalize(images, (0.5,), (0.5,)) is images
+    assert normalize(vectors, (), ()) is vectors
 
 
 def test_samples_are_normalized_on_their_own_device_whatever_the_default_is() -> None:
@@ -118,3 +119,32 @@ def test_more_samples_than_there_are_change_nothing() -> None:
 def test_a_dataset_without_samples_cannot_be_asked_for() -> None:
     with pytest.raises(FedmapError, match="samples is 0; at least 1 is needed"):
         DATA.smaller(0)
+
+
+def test_sums_give_the_statistics_of_all_samples_together() -> None:
+    x = torch.randn(50, 3) * torch.tensor([1.0, 1e4, 1e-3]) + torch.tensor([0.0, 5e6, 2.0])
+    mean, std = Sums.added([Sums.of(x[:20]), Sums.of(x[20:])]).statistics()
+    assert torch.tensor(mean).allclose(x.double().mean(0).float())
+    assert torch.tensor(std).allclose(x.double().std(0, correction=0).float(), rtol=1e-3)
+
+
+def test_vectors_with_statistics_get_mean_zero_and_deviation_one() -> None:
+    x = torch.randn(200, 2) * torch.tensor([3.0, 1e4]) + torch.tensor([7.0, 1e6])
+    scaled = normalize(x, *Sums.of(x).statistics())
+    assert scaled.dtype == torch.float32
+    assert scaled.mean(0).abs().max() < 1e-5
+    assert scaled.std(0, correction=0).sub(1).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 123456.789])
+def test_a_constant_feature_becomes_zero(value: float) -> None:
+    x = torch.full((1000, 1), value)
+    mean, std = Sums.of(x).statistics()
+    assert std == (1.0,)
+    assert normalize(x, mean, std).abs().max() < 1e-6
+
+
+def test_normalize_leaves_the_samples_themselves_alone() -> None:
+    x = torch.ones(2, 2)
+    normalize(x, (1.0, 1.0), (2.0, 2.0))
+    assert x.tolist() == [[1, 1], [1, 1]]

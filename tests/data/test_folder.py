@@ -166,3 +166,84 @@ def test_a_class_that_no_client_has_is_named(hospitals: Path) -> None:
     save(hospitals / "test" / "stone" / "x.png")
     with pytest.raises(FedmapError, match="no client has an image of class stone"):
         read_folder(hospitals)
+
+
+@pytest.mark.parametrize("name", ["test", "val", "valid", "validation", "Test"])
+def test_train_and_test_are_splits_and_no_clients(tmp_path: Path, name: str) -> None:
+    save(tmp_path / "train" / "cyst" / "1.png", 10)
+    save(tmp_path / "train" / "healthy" / "1.png", 20)
+    save(tmp_path / name / "cyst" / "1.png", 30)
+    data = read_folder(tmp_path)
+    assert data.owner is None
+    assert data.classes == ("cyst", "healthy")
+    assert data.train_x.float().mean((1, 2, 3)).tolist() == [10, 20]
+    assert data.test_x.unique().tolist() == [30]
+
+
+def test_clients_may_lie_below_train(tmp_path: Path) -> None:
+    save(tmp_path / "train" / "oslo" / "cyst" / "1.png")
+    save(tmp_path / "train" / "bergen" / "healthy" / "1.png")
+    save(tmp_path / "val" / "cyst" / "1.png")
+    data = read_folder(tmp_path)
+    assert data.client_names == ("bergen", "oslo")
+    assert len(data.test_y) == 1
+
+
+def test_a_validation_set_beside_a_test_set_is_not_used_and_one_is_told(
+    hospitals: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(hospitals / "test" / "cyst" / "x.png", 77)
+    save(hospitals / "val" / "cyst" / "x.png", 78)
+    data = read_folder(hospitals)
+    assert data.client_names == ("site2", "site10")
+    assert data.test_x.unique().tolist() == [77]
+    assert f"{hospitals / 'val'} is not used: {hospitals / 'test'} is the test set" in caplog.text
+
+
+def test_a_client_beside_train_is_refused(hospitals: Path) -> None:
+    save(hospitals / "train" / "cyst" / "x.png")
+    with pytest.raises(FedmapError, match=r"site2: lies beside train, which is a split"):
+        read_folder(hospitals)
+
+
+def test_classes_that_differ_only_in_case_are_pointed_out(
+    hospitals: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not caplog.text
+    save(hospitals / "site10" / "Cyst" / "x.png")
+    assert read_folder(hospitals).classes == ("Cyst", "cyst", "healthy")
+    assert "classes Cyst and cyst differ only in case" in caplog.text
+
+
+def test_a_list_says_who_has_which_image(tmp_path: Path) -> None:
+    for number in range(4):
+        save(tmp_path / "scans" / f"{number}.png", 10 * number)
+    (tmp_path / "clients.csv").write_text(
+        "path,client,label\nscans/3.png,s10,cyst\nscans/1.png,s2,healthy\n"
+        "scans/2.png,s2,cyst\nscans/0.png,test,cyst\n"
+    )
+    data = read_folder(tmp_path)
+    assert data.client_names == ("s2", "s10")
+    assert data.classes == ("cyst", "healthy")
+    assert data.train_x.float().mean((1, 2, 3)).tolist() == [20, 10, 30]
+    assert data.train_y.tolist() == [0, 1, 0]
+    assert data.test_x.unique().tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("path,client,label\nnowhere.png,a,b\n", r"row 2 names nowhere\.png, which is not there"),
+        ("path,client\nx.png,a\n", "there is no column 'label'"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_named(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "clients.csv").write_text(text)
+    with pytest.raises(FedmapError, match=rf"clients\.csv: {says}"):
+        read_folder(tmp_path)
+
+
+def test_the_size_of_the_images_leads_back_to_them(hospitals: Path) -> None:
+    assert load(f"folder:{hospitals}").origin == {"data": f"folder:{hospitals}", "size": 32}
+    assert load(f"folder:{hospitals}", size=8).origin["size"] == 8
+    assert load(f"folder:{hospitals}", size=8).shape == (1, 8, 8)

@@ -47,6 +47,17 @@ def test_images_of_different_sizes_get_the_wanted_size(tmp_path: Path) -> None:
     assert read_npz(folder, size=(10, 11)).shape == (1, 10, 11)
 
 
+def test_images_of_one_size_keep_it_unless_another_is_wanted(tmp_path: Path) -> None:
+    folder = write(tmp_path, a=(np.zeros((2, 9, 9), np.uint8), [0, 1]))
+    assert load(f"npz:{folder}").shape == (1, 9, 9)
+    assert load(f"npz:{folder}", size=12).shape == (1, 12, 12)
+
+
+def test_the_labels_may_have_another_name(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)), species=["cat", "dog"])
+    assert load(f"npz:{tmp_path}", label_column="species").classes == ("cat", "dog")
+
+
 @pytest.mark.parametrize(
     ("x", "y", "says"),
     [

@@ -41,6 +41,14 @@ def test_all_columns_but_the_label_are_features(write, tmp_path: Path) -> None:
     assert data.classes == ("no", "yes")
     assert data.test_x.tolist() == [[60, 4.5]]
     assert data.defaults.net == "mlp"
+    assert data.features == ("age", "income")
+
+
+def test_the_label_may_have_another_name(write, tmp_path: Path) -> None:
+    write("a", age=[30, 40], y=[1.5, 2.5], sick=["no", "yes"])
+    data = load(f"parquet:{tmp_path}", label_column="sick")
+    assert data.classes == ("no", "yes")
+    assert data.features == ("age", "y")
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 5, 5), (2, 3, 6, 6)])

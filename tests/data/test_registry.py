@@ -50,8 +50,8 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
 
 
 def test_an_unknown_format_names_those_there_are() -> None:
-    with pytest.raises(FedmapError, match=r"no data format 'csv'.*folder, npz, parquet"):
-        load("csv:somewhere")
+    with pytest.raises(FedmapError, match=r"no data format 'xls'.*csv, folder, npz, parquet"):
+        load("xls:somewhere")
 
 
 def test_a_format_without_a_path_is_refused() -> None:

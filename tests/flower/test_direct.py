@@ -1,5 +1,6 @@
 """Every method through the real ClientApp, compared with the simulator to the bit."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,30 @@ def test_a_method_that_needs_public_data_is_refused_where_the_server_has_none(
 ) -> None:
     with pytest.raises(FedmapError, match=f"method {method} needs .* public samples"):
         serve(grid, CONFIG | {"method": method, "out": str(tmp_path / "run")})
+
+
+def test_vectors_are_scaled_by_the_sums_of_all_sites(grid: DirectGrid, tmp_path: Path) -> None:
+    result = serve(grid, CONFIG | {"method": "fedavg", "out": str(tmp_path / "run"), "rounds": 1})
+    x = torch.cat([load(str(config["data"])).train_x for config in grid.configs.values()]).double()
+    notes = json.loads(values.load_notes(result.folder / "global.safetensors")["fedmap"])
+    assert any(b'"sums":[' in content for content in grid.bytes)
+    assert torch.tensor(notes["mean"]).allclose(x.mean(0).float())
+    assert torch.tensor(notes["std"]).allclose(x.std(0, correction=0).float())
+
+
+def test_no_sums_are_sent_where_no_site_scales(grid: DirectGrid, tmp_path: Path) -> None:
+    for config in grid.configs.values():
+        config["scale"] = "none"
+    result = serve(grid, CONFIG | {"method": "fedavg", "out": str(tmp_path / "run"), "rounds": 1})
+    notes = json.loads(values.load_notes(result.folder / "global.safetensors")["fedmap"])
+    assert notes["mean"] == []
+    assert not any(b'"sums":[' in content for content in grid.bytes)
+
+
+def test_sites_that_scale_and_sites_that_do_not_are_told_apart(
+    grid: DirectGrid, tmp_path: Path
+) -> None:
+    config = next(config for config in grid.configs.values() if config["site"] == "tromso")
+    config["scale"] = "none"
+    with pytest.raises(FedmapError, match="site tromso has scale none, but others scale"):
+        serve(grid, CONFIG | {"method": "fedavg", "out": str(tmp_path / "run")})

@@ -432,3 +432,17 @@ def test_a_name_that_could_be_a_path_is_refused_at_the_server_too(
     three.on_answer = rename
     serve(three, config(tmp_path))
     assert "node 100 is refused" in capfd.readouterr().out
+
+
+def test_sites_whose_tables_have_other_columns_are_refused(tmp_path: Path) -> None:
+    nodes = {}
+    for number, (site, color) in enumerate((("oslo", "red"), ("bergen", "blue"))):
+        rows = [f"{k % 5},{color},{k % 2}" for k in range(20)]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["f,color,sold", *rows]) + "\n")
+        nodes[number] = {
+            "site": site, "data": f"csv:{tmp_path / site}.csv", "states": str(tmp_path / site),
+            "label": "sold", "categories": "color",
+        }  # fmt: skip
+    config = {"method": "fedavg", "rounds": 1, "min-sites": 2, "out": str(tmp_path / "run")}
+    with pytest.raises(FedmapError, match="site oslo has columns f, color=red, others f, color=bl"):
+        serve(DirectGrid(nodes), config)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -569,3 +570,44 @@ def test_a_damaged_record_is_not_resumed(federation: Federation, tmp_path: Path)
     (out / "rounds.jsonl").write_text(changed)
     with pytest.raises(fedmap.FedmapError, match=r"rounds\.jsonl is damaged: its checksum differs"):
         fedmap.run("map", federation, out=out, resume=True, **SMALL)
+
+
+def named(*names: str) -> Federation:
+    rng = np.random.default_rng(0)
+    pairs = {name: (rng.standard_normal((20, 3)), np.arange(20) % 2) for name in names}
+    return Federation.from_arrays(pairs)
+
+
+def test_a_clients_model_is_found_by_its_name_and_by_its_number(tmp_path: Path) -> None:
+    result = fedmap.run("fedavg", named("oslo", "tromsø"), out=tmp_path / "run", **SMALL)
+    assert {path.name for path in (tmp_path / "run/personal").iterdir()} == {
+        "oslo.safetensors",
+        "tromsø.safetensors",
+    }
+    about = tomllib.loads((tmp_path / "run/run.toml").read_text())["federation"]
+    assert about["clients"] == result.final["client_names"] == ["oslo", "tromsø"]
+    x = torch.randn(5, 3)
+    again = Result.read(tmp_path / "run")
+    assert torch.equal(again.personal_model("tromsø")(x), result.personal_model(1)(x))
+    assert not torch.equal(again.personal_model("oslo")(x), result.personal_model(1)(x))
+    with pytest.raises(fedmap.FedmapError, match="there is no client 'olso'; did you mean 'oslo'"):
+        result.personal_model("olso")
+
+
+@pytest.mark.parametrize("other", ["../oslo", "a/b", "", ".hidden", "OSLO", "x" * 200, "a\nb"])
+def test_names_that_cannot_be_files_stay_in_the_record_alone(other: str, tmp_path: Path) -> None:
+    result = fedmap.run("fedavg", named("oslo", other), out=tmp_path / "run", **SMALL)
+    assert {path.name for path in (tmp_path / "run/personal").iterdir()} == {
+        "00000.safetensors",
+        "00001.safetensors",
+    }
+    assert result.number_of(other) == 1
+    assert result.personal_model(other)(torch.randn(5, 3)).shape == (5, 2)
+
+
+def test_another_client_of_the_same_samples_is_another_federation(tmp_path: Path) -> None:
+    fedmap.run("fedavg", named("oslo", "bergen"), out=tmp_path / "run", **SMALL)
+    with pytest.raises(
+        fedmap.FedmapError, match=r"the clients changed \(gone: bergen; new: bodo\)"
+    ):
+        fedmap.run("fedavg", named("oslo", "bodo"), out=tmp_path / "run", **SMALL)

@@ -47,26 +47,32 @@ StudyName = Annotated[
     options.TrainingOptions,
     options.SeedOption,
     options.RunOptions,
+    options.DryRunOption,
 )
 def run(
     file: SettingsFile = None,
     out: Path | None = None,
     quiet: bool = False,
     as_json: bool = False,
+    dry_run: bool = False,
     **settings: Any,
 ) -> None:
     """Train with one method on one federation.
 
-    What is not given is the paper's value for the dataset, and the method's own default. For
+    It says first what it understood. What is not given is the paper's value for the dataset, a
+    plain one for own data, and the method's own default. For
     example: fedmap run --method map --data fashion-mini --net lenet -p alpha=0.5"""
     from fedmap.cli.train import one_run
-    from fedmap.simulate.settings import Settings, read_toml
+    from fedmap.simulate.settings import FEDERATION, Settings, read_federation, read_toml
 
     base = {"workers": cores()} | (read_toml(file) if file else {})
+    same_data = all(settings.get(name) in (None, base.get(name)) for name in FEDERATION)
+    kept = read_federation(file) if file and same_data else {}
     # another method has other parameters
     same = settings.get("method") in (None, base.get("method"))
     params = (base.get("params", {}) if same else {}) | settings.get("params", {})
-    one_run(Settings.of(base | settings | {"params": params}), out, False, quiet, as_json)
+    chosen = Settings.of(base | settings | {"params": params})
+    one_run(chosen, out, False, quiet, as_json, kept, dry_run)
 
 
 @app.command(rich_help_panel="Train")

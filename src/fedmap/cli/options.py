@@ -3,17 +3,21 @@ hands on what was given as it is. Options that several commands share are bundle
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from fedmap.cli.parsing import values
+from fedmap.cli.parsing import listed, values
 
 WHAT, CLIENTS, TRAINING, HOW = "What to run", "Data and clients", "Training", "How to run it"
-PAIRS = {"params": "-p", "partition_params": "--partition-param"}  # options with NAME=VALUE
 Command = Callable[..., None]
+READ: dict[str, Callable[[Any], Any]] = {  # from the text of an option to its setting
+    "params": partial(values, flag="-p"),
+    "partition_params": partial(values, flag="--partition-param"),
+    "categories": partial(listed, flag="--categories"),
+}
 
 
 def option(
@@ -30,7 +34,7 @@ def takes(*bundles: type) -> Callable[[Command], Command]:
     """Add the options of some bundles to a command, after its own arguments.
 
     The command gets those that it names itself as they are. Of the others it gets only those that
-    were given, and pairs of NAME=VALUE as a dictionary: settings, ready to be checked."""
+    were given, pairs of NAME=VALUE as a dictionary: settings, ready to be checked."""
     shared = {
         name: inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=getattr(bundle, name), annotation=hint
@@ -45,7 +49,7 @@ def takes(*bundles: type) -> Callable[[Command], Command]:
         @wraps(command)
         def with_options(**options: Any) -> None:
             given = {
-                name: values(value, PAIRS[name]) if value and name in PAIRS else value
+                name: READ[name](value) if value and name in READ else value
                 for name, value in options.items()
                 if name in own or value is not None
             }
@@ -145,6 +149,32 @@ class ClientOptions:
         option(
             "--samples",
             "Training samples to use, and the same share of the test set (all).",
+            CLIENTS,
+        ),
+    ] = None
+    size: Annotated[
+        int | None, option("--size", "Pixels that own images are scaled to, N by N (32).", CLIENTS)
+    ] = None
+    label_column: Annotated[
+        str | None, option("--label", "Column of the labels in own tables (y).", CLIENTS)
+    ] = None
+    client_column: Annotated[
+        str | None,
+        option("--client-column", "Column that names the client, in one table of all.", CLIENTS),
+    ] = None
+    categories: Annotated[
+        str | None,
+        option(
+            "--categories",
+            "Columns of text, with commas; each of their values becomes a feature.",
+            CLIENTS,
+        ),
+    ] = None
+    scale: Annotated[
+        str | None,
+        option(
+            "--scale",
+            "Of own vectors: standard (features get mean 0, deviation 1) or none (standard).",
             CLIENTS,
         ),
     ] = None
@@ -254,6 +284,14 @@ class RunOptions:
     out: Out = None
     quiet: Quiet = False
     as_json: Json = False
+
+
+class DryRunOption:
+    """Look before the leap."""
+
+    dry_run: Annotated[
+        bool, option("--dry-run", "Say what would be done and what it would cost, and stop.", HOW)
+    ] = False
 
 
 class PictureOptions:

@@ -4,15 +4,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from fedmap.cli import show
+from fedmap.cli import before, show
+from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.progress import Watch
 from fedmap.experiment.runs import RunWork, by_round
 from fedmap.report.table import as_json, rows
-from fedmap.simulate.run import Run
+from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import Settings
 
 
@@ -26,11 +28,30 @@ def stoppable(folder: Path, go_on: str) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def one_run(settings: Settings, out: Path | None, resume: bool, quiet: bool, json: bool) -> None:
-    """One run with its progress; then the table."""
+def one_run(
+    settings: Settings,
+    out: Path | None,
+    resume: bool,
+    quiet: bool,
+    json: bool,
+    kept: dict[str, Any] | None = None,
+    dry_run: bool = False,
+) -> None:
+    """One run with its progress; then the table. `kept` is what the run to repeat says of its
+    federation; a dry run stops before training."""
     federation = settings.federation()
+    differs = difference(kept or {}, federation)
+    if differs:
+        raise FedmapError(
+            f"{settings.data} is not what it was: {differs}; to train on it all the same, remove "
+            "the table [federation] from the settings"
+        )
     settings = settings.resolved(federation)
     folder = out or Path("runs") / settings.name
+    if dry_run or not (quiet or json or (folder / "run.toml").exists()):
+        print(*before.summary(settings, federation), sep="\n", file=sys.stderr, flush=True)
+    if dry_run:
+        return
     work = RunWork(settings, settings.label)
     with (
         stoppable(folder, f"fedmap resume {folder}"),

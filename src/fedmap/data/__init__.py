@@ -4,6 +4,7 @@ gets which sample is decided later."""
 from fedmap.data import official
 from fedmap.data.dataset import Dataset, Defaults
 from fedmap.data.own.arrays import from_clients
+from fedmap.data.own.csv_files import read_csv
 from fedmap.data.own.folder import read_folder
 from fedmap.data.own.huggingface import from_huggingface
 from fedmap.data.own.npz import read_npz
@@ -13,6 +14,8 @@ from fedmap.data.registry import (
     FORMATS,
     Format,
     Source,
+    defaults_of,
+    full_data_name,
     load,
     register_dataset,
     register_format,
@@ -26,9 +29,12 @@ __all__ = [
     "Defaults",
     "Format",
     "Source",
+    "defaults_of",
     "from_clients",
     "from_huggingface",
+    "full_data_name",
     "load",
+    "read_csv",
     "read_folder",
     "read_npz",
     "read_parquet",

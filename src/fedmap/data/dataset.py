@@ -3,6 +3,7 @@ trains on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,13 @@ class Defaults:
     lr: float = 0.03
 
 
+# For one's own data: few clients, all of which take part.
+OWN = Defaults(fraction=1.0, rounds=50, batch=32)
+
+Scale = Literal["standard", "none"]
+CONSTANT = 1e-13  # a variance below this share of the squared mean is rounding
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples and labels. Images stay uint8 until a client uses them; vectors are float32.
@@ -38,13 +46,16 @@ class Dataset:
     test_x: Tensor
     test_y: Tensor
     classes: tuple[str, ...]
-    mean: tuple[float, ...] = ()  # per channel, of pixels in 0..1
+    mean: tuple[float, ...] = ()  # per channel, of pixels in 0..1; of vectors per feature
     std: tuple[float, ...] = ()
+    scale: Scale = "none"  # what a federation does with vectors: see `standardized`
     augment: bool = False  # random crop with padding 4 and horizontal flip while training
     owner: Tensor | None = None  # int64 (n,): the client of each training sample, where known
     observed_from: int = 1  # a client observes a class from this many training samples on
     defaults: Defaults = field(default_factory=Defaults)
     client_names: tuple[str, ...] = ()  # of the owners, where the data names them
+    features: tuple[str, ...] = ()  # names of the vectors' values, where the data names them
+    origin: dict[str, Any] = field(default_factory=dict)  # settings that lead back to own data
 
     def __post_init__(self) -> None:
         self._check_part("train", self.train_x, self.train_y)
@@ -141,7 +152,14 @@ class Dataset:
             test_y=self.test_y[test],
             owner=owner,
             client_names=names,
+            origin=self.origin | {"samples": samples},
         )
+
+    def standardized(self, sums: "Sums") -> "Dataset":
+        """With the mean and standard deviation of these sums, so that `normalize` brings every
+        feature to mean 0 and deviation 1."""
+        mean, std = sums.statistics()
+        return replace(self, mean=mean, std=std)
 
     @property
     def black(self) -> Tensor:
@@ -149,12 +167,45 @@ class Dataset:
         return black(self.shape[0], self.mean, self.std)
 
 
+class Sums(NamedTuple):
+    """All that the statistics of vectors need. Those of several clients can be added, so that a
+    site reveals no single value."""
+
+    samples: int
+    total: tuple[float, ...]  # of each feature
+    squares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Sums":
+        """Over samples (n, d)."""
+        exact = x.double()
+        return cls(len(x), tuple(exact.sum(0).tolist()), tuple(exact.square().sum(0).tolist()))
+
+    @classmethod
+    def added(cls, several: Sequence["Sums"]) -> "Sums":
+        """Over all samples of several clients, in their order."""
+        columns = zip(*(one.total for one in several), strict=True)
+        squares = zip(*(one.squares for one in several), strict=True)
+        samples = sum(one.samples for one in several)
+        return cls(samples, tuple(map(sum, columns)), tuple(map(sum, squares)))
+
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of each feature; a constant feature has deviation 1."""
+        mean = [total / self.samples for total in self.total]
+        variance = [q / self.samples - m * m for q, m in zip(self.squares, mean, strict=True)]
+        std = [v**0.5 if v > CONSTANT * m * m else 1.0 for v, m in zip(variance, mean, strict=True)]
+        return tuple(mean), tuple(std)
+
+
 def normalize(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Samples as the nets take them: float32.
 
     Pixels (uint8) are scaled to 0..1, then, where there is a mean, shifted and scaled for each
-    channel; other samples stay as they are.
+    channel; vectors, where there is a mean, for each feature. Other samples stay as they are.
     """
+    if x.dim() == 2 and mean:  # in double, because a large mean would swallow the differences
+        means, stds = (torch.tensor(v, dtype=torch.double, device=x.device) for v in (mean, std))
+        return x.double().sub(means).div_(stds).float()
     if x.dtype != torch.uint8:
         return x
     x = x.float().div_(255)

@@ -1,12 +1,14 @@
 """The list of datasets: for each a name, one line, the paper's settings and how it is loaded.
 Nothing is read until `load`."""
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast, get_args
 
-from fedmap.data.dataset import Dataset, Defaults
+from fedmap.data.dataset import OWN, Dataset, Defaults, Scale
 from fedmap.errors import FedmapError
 from fedmap.registry import Registry
 
@@ -30,6 +32,7 @@ class Format:
     name: str
     line: str
     load: Callable[..., Dataset]  # (path) -> Dataset; more settings by keyword, from Python
+    defaults: Defaults = OWN
 
 
 DATASETS: Registry[Source] = Registry("dataset")
@@ -59,23 +62,78 @@ def _module(load: Loader) -> str:
     return str(getattr(load, "__self__", load).__module__)
 
 
-def register_format(name: str, line: str) -> Callable[[Reader], Reader]:
-    """Decorator: register a function (path -> Dataset) as the reader of `name:PATH`."""
+def register_format(name: str, line: str, defaults: Defaults = OWN) -> Callable[[Reader], Reader]:
+    """Decorator: register a function (path -> Dataset) as the reader of `name:PATH`. Its keyword
+    arguments are options that settings can give. What it reads knows the settings that lead back to
+    it; a size may be one number."""
 
     def register(load: Reader) -> Reader:
-        FORMATS.add(name)(Format(name, line, load))
-        return load
+        parameters = [*inspect.signature(load).parameters.values()][1:]
+        usual = {one.name: one.default for one in parameters}
+
+        @wraps(load)
+        def read(path: Path, **options: Any) -> Dataset:
+            size = options.get("size")
+            square = {"size": (size, size)} if isinstance(size, int) else {}
+            dataset = load(path, **options | square)
+            used = {"data": f"{name}:{path.absolute()}"} | usual | options
+            if len(dataset.shape) == 1:
+                used |= {"size": None, "scale": dataset.scale}
+            elif "size" in usual:
+                height, width = dataset.shape[1:]
+                used["size"] = height if height == width else (height, width)
+            origin = {option: value for option, value in used.items() if value is not None}
+            return replace(dataset, origin=origin)
+
+        FORMATS.add(name)(Format(name, line, read, defaults))
+        return cast(Reader, read)
 
     return register
 
 
-def load(name: str, data_dir: Path | None = None) -> Dataset:
+def defaults_of(name: str) -> Defaults:
+    """The settings to use for a dataset, or for the user's own data, before it is read."""
+    if name in DATASETS:
+        return DATASETS[name].defaults
+    kind = name.partition(":")[0]
+    return FORMATS[kind].defaults if kind in FORMATS else OWN
+
+
+def full_data_name(name: str) -> str:
+    """The same data, whatever the current folder: own data with its whole path."""
+    kind, colon, path = name.partition(":")
+    whole = colon and path and kind in FORMATS
+    return f"{kind}:{Path(path).expanduser().absolute()}" if whole else name
+
+
+def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
     """The dataset of this name (`fashion-mini`), or the user's own data as FORMAT:PATH
-    (`folder:scans`, `npz:tables`)."""
+    (`folder:scans`, `npz:tables`) with the options of its reader.
+
+    `scale` is an option of every format: "standard" (every feature of vectors gets mean 0 and
+    deviation 1 in a federation) or "none"."""
     kind, colon, path = name.partition(":")
     if not colon:
+        if options:
+            raise FedmapError(
+                f"dataset {name} takes no {min(options)}; that is for own data, as FORMAT:PATH"
+            )
         return DATASETS[name].load(data_dir)
     source = FORMATS[kind]
     if not path:
         raise FedmapError(f"dataset {name!r} has no path; write for example {kind}:my-data")
-    return source.load(Path(path).expanduser())
+    scale = options.pop("scale", None)
+    known = [*inspect.signature(source.load).parameters][1:]  # the first is the path
+    for option in options:
+        if option not in known:
+            raise FedmapError(
+                f"data format {kind} takes no {option}; it takes {', '.join([*known, 'scale'])}"
+            )
+    dataset = source.load(Path(path).expanduser(), **options)
+    if scale is None:
+        return dataset
+    if scale not in get_args(Scale):
+        raise FedmapError(f"scale is {scale!r}; allowed: {' or '.join(get_args(Scale))}")
+    if dataset.train_x.dim() != 2:
+        raise FedmapError(f"dataset {name} has images; scale is for vectors")
+    return replace(dataset, scale=scale, origin=dataset.origin | {"scale": scale})

@@ -1,6 +1,7 @@
 """How long the rounds of a run will take on this machine, from a few training steps done now."""
 
 import json
+import sys
 import time
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,16 @@ def seconds_a_round(settings: Settings, federation: Federation) -> float:
     step = seconds_a_training_step(settings.data, settings.net or "", settings.batch, federation)
     training = clients * steps * cost(settings.method, **settings.params)
     return step * (training + scoring) / settings.workers
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has had so far; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
 
 
 def seconds_a_training_step(data: str, net: str, batch: int, federation: Federation) -> float:

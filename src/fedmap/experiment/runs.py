@@ -12,18 +12,7 @@ from fedmap.federation import Federation
 from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
-from fedmap.simulate.settings import Settings
-
-# the settings that say what the federation is
-FEDERATION = {
-    "data",
-    "data_dir",
-    "samples",
-    "partition",
-    "partition_params",
-    "clients",
-    "partition_seed",
-}
+from fedmap.simulate.settings import FEDERATION, Settings
 
 
 def federation_of(settings: Settings) -> Federation:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmap.errors import FedmapError
-from fedmap.experiment.runs import FEDERATION, RunWork, by_round
+from fedmap.experiment.runs import RunWork, by_round
 from fedmap.experiment.work import OnStep, Work
 from fedmap.methods import file_of, take_file
 from fedmap.simulate.cluster import (
@@ -37,7 +37,7 @@ from fedmap.simulate.cluster import (
 from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.folder import RunFolder
-from fedmap.simulate.settings import Settings
+from fedmap.simulate.settings import FEDERATION, Settings
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path
 SECONDS = 20.0  # that a node works before it sends a folder back,

@@ -12,12 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
-from fedmap.data.own.arrays import IMAGES
 from fedmap.flower.engine import CountedRounds, FlowerEngine
 from fedmap.flower.hall import Hall
 from fedmap.flower.link import Link
 from fedmap.flower.sites import Members, Sites
-from fedmap.flower.terms import Terms, agree, fit
+from fedmap.flower.terms import Terms, agree, fit, listed
 from fedmap.methods import METHODS
 from fedmap.params import checked
 from fedmap.simulate.result import Result
@@ -100,9 +99,8 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
     method = str(flat.get("method", "map"))
     if method not in METHODS:
         METHODS[method]  # the sentence that names those that there are
-    defaults = {"rounds": IMAGES.rounds, "fraction": IMAGES.fraction, "batch": IMAGES.batch}
     own_settings = {"data": "sites", "params": params, "min_clients": options.min_sites}
-    given = defaults | {"on_bad_upload": "skip"} | flat | own_settings
+    given = {"on_bad_upload": "skip"} | flat | own_settings
     return options, Settings.of(given)
 
 
@@ -115,11 +113,6 @@ def test_data(options: Options, terms: Terms) -> Dataset | None:
     if len(fitted.test_y):
         return fitted
     return replace(fitted, test_x=fitted.train_x, test_y=fitted.train_y)
-
-
-def listed(names: str) -> tuple[str, ...]:
-    """Names with commas between them."""
-    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def line(record: dict[str, Any]) -> str:

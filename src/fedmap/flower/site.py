@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from flwr.app import RecordDict
 
@@ -18,13 +19,21 @@ from fedmap.flower.keys import check_site_name
 from fedmap.flower.records import arrays, message
 from fedmap.flower.sites import Sites
 from fedmap.flower.states import Moment, States
-from fedmap.flower.terms import Answer, Hello, Offer, Order, fit, offer
+from fedmap.flower.terms import Answer, Hello, Offer, Order, fit, listed, offer
 from fedmap.methods import METHODS
 from fedmap.params import checked
 from fedmap.simulate.result import model_notes, named_values
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import Reply, Setup, do
 from fedmap.values import Values
+
+# What the reader of a site's data can be told in --node-config, and its name among the settings.
+OPTIONS = {
+    "size": "size",
+    "label": "label_column",
+    "categories": "categories",
+    "scale": "scale",
+}
 
 
 class Site:
@@ -42,10 +51,15 @@ class Site:
         self.data = str(config["data"])
         self.data_dir = Path(str(config["data-dir"])) if "data-dir" in config else None
         self.states = Path(str(config["states"])).expanduser()
+        self.options: dict[str, Any] = {
+            name: config[key] for key, name in OPTIONS.items() if key in config
+        }
+        if "categories" in self.options:
+            self.options |= {"categories": listed(str(config["categories"]))}
 
     def dataset(self) -> Dataset:
         """All of the site's own samples."""
-        return load(self.data, self.data_dir)
+        return load(self.data, self.data_dir, **self.options)
 
     def hello(self, hello: Hello) -> Offer:
         """What this site offers."""

@@ -46,9 +46,9 @@ class Sites:
         return [len(self._own[k].train[1]) if k in self._own else 0 for k in range(len(self))]
 
     @property
-    def fingerprint(self) -> int:
-        """Of what is common."""
-        return zlib.crc32(self.terms.model_dump_json().encode())
+    def marks(self) -> dict[str, Any]:
+        """A checksum of what is common."""
+        return {"fingerprint": zlib.crc32(self.terms.model_dump_json().encode())}
 
     @property
     def test_parts(self) -> range:

@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from fedmap import kernels
-from fedmap.data.dataset import Dataset
-from fedmap.data.own.arrays import IMAGES, VECTORS, natural, resize
+from fedmap.data.dataset import OWN, Dataset, Sums
+from fedmap.data.files import images
+from fedmap.data.own.arrays import VECTORS, natural, resize
 from fedmap.errors import FedmapError
 from fedmap.simulate.tasks import TaskName
 
-SIZE = (32, 32)  # of images, where the sites' own sizes differ
 TYPES = {"uint8": torch.uint8, "float32": torch.float32}
 Kind = Literal["uint8", "float32"]
 
@@ -40,9 +40,11 @@ class Offer(Record):
     classes: tuple[str, ...]  # none where the server gave the list
     shape: tuple[int, ...]
     kind: Kind
+    features: tuple[str, ...] = ()  # names of the vectors' values, where the data has them
     mean: tuple[float, ...]
     std: tuple[float, ...]
     native: bool  # has it native kernels?
+    sums: Sums | None = None  # of vectors that are to be scaled, over all training samples
     reason: str = ""  # why it does not take part; then the rest is empty
 
 
@@ -52,6 +54,7 @@ class Terms(Record):
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     kind: Kind
+    features: tuple[str, ...] = ()
     mean: tuple[float, ...]
     std: tuple[float, ...]
     kernels: kernels.Kind
@@ -80,6 +83,11 @@ class Answer(Record):
     reason: str = ""
 
 
+def listed(names: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
 def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
     """What a site with this data offers."""
     if hello.version != version("fedmap"):
@@ -94,9 +102,11 @@ def offer(site: str, dataset: Dataset, hello: Hello, native: bool) -> Offer:
         classes=() if hello.classes else dataset.classes,
         shape=dataset.shape,
         kind="uint8" if dataset.train_x.dtype == torch.uint8 else "float32",
+        features=dataset.features,
         mean=dataset.mean,
         std=dataset.std,
         native=native,
+        sums=Sums.of(dataset.train_x) if dataset.scale == "standard" else None,
     )
 
 
@@ -114,12 +124,14 @@ def agree(
                 f"site {other.site} has samples {other.kind} {other.shape} but site {first.site} "
                 f"{first.kind} {first.shape}; all sites need the same"
             )
+        check_features(other.features, first.features, f"site {other.site}")
     lists = {one.classes for one in offers}
     union = sorted({name for names in lists for name in names}, key=natural)
     return Terms(
         classes=classes or (first.classes if len(lists) == 1 else tuple(union)),
         kind=first.kind,
         kernels=_common_kernels(offers, choice),
+        features=first.features,
         **_common_pixels(offers),
     )
 
@@ -149,11 +161,21 @@ def unfit(offer: Offer, terms: Terms) -> str:
     return ""
 
 
+def check_features(own: tuple[str, ...], common: tuple[str, ...], who: str) -> None:
+    """Refuse columns that are not those of the others."""
+    if own != common:
+        mine, others = (", ".join(names) or "without names" for names in (own, common))
+        raise FedmapError(
+            f"{who} has columns {mine}, others {others}; all need the same, in the same order"
+        )
+
+
 def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
     """One shape, and one mean and standard deviation of each channel."""
     first = offers[0]
     if len(first.shape) == 1:
-        return {"shape": first.shape, "mean": first.mean, "std": first.std}
+        mean, std = _common_scale(offers)
+        return {"shape": first.shape, "mean": mean, "std": std}
     channels = {one.shape[0] for one in offers}
     if len(channels) > 1 and channels != {1, 3}:
         raise FedmapError(f"sites have images of {sorted(channels)} channels; all need the same")
@@ -163,8 +185,23 @@ def _common_pixels(offers: list[Offer]) -> dict[str, Any]:
         raise FedmapError(f"sites scale pixels differently: {sorted(scaling)}; all need the same")
     sizes = {one.shape[1:] for one in offers}
     ((mean, std),) = scaling
-    return {"shape": (depth, *(first.shape[1:] if len(sizes) == 1 else SIZE)), "mean": mean,
+    return {"shape": (depth, *(first.shape[1:] if len(sizes) == 1 else images.SIZE)), "mean": mean,
             "std": std}  # fmt: skip
+
+
+def _common_scale(offers: list[Offer]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and standard deviation of each feature over all sites, where they want them."""
+    sums = {one.site: one.sums for one in offers}
+    if not any(sums.values()):
+        return offers[0].mean, offers[0].std
+    for site, own in sums.items():
+        if own is None:
+            raise FedmapError(
+                f"site {site} has scale none, but others scale their features; all need the same"
+            )
+        if own.samples < 1 or {len(own.total), len(own.squares)} != {offers[0].shape[0]}:
+            raise FedmapError(f"site {site} offers sums that do not fit its samples")
+    return Sums.added([own for own in sums.values() if own]).statistics()
 
 
 def _for(channels: int, values: tuple[float, ...]) -> tuple[float, ...]:
@@ -175,6 +212,7 @@ def _for(channels: int, values: tuple[float, ...]) -> tuple[float, ...]:
 def fit(dataset: Dataset, terms: Terms, who: str) -> Dataset:
     """The samples in the form of the terms, with the labels of the terms."""
     numbers = numbers_of(dataset, terms.classes, who)
+    check_features(dataset.features, terms.features, who)
     return replace(
         dataset,
         train_x=_pixels(dataset.train_x, terms, who),
@@ -225,7 +263,8 @@ def common_dataset(terms: Terms, test: Dataset | None = None) -> Dataset:
         test_x=x if test is None else test.test_x,
         test_y=y if test is None else test.test_y,
         classes=terms.classes,
+        features=terms.features,
         mean=terms.mean,
         std=terms.std,
-        defaults=IMAGES if len(terms.shape) == 3 else VECTORS,
+        defaults=OWN if len(terms.shape) == 3 else VECTORS,
     )

@@ -125,6 +125,8 @@ def holdings_figure(federation: Federation) -> Figure:
         raster(figure, axes, counts)
     else:
         dots(axes, counts)
+        if federation.named and clients <= MOST_NAMES:
+            axes.set_xticks(range(clients), federation.client_names)
     if classes <= MOST_NAMES:
         axes.set_yticks(range(classes), federation.dataset.classes)
     axes.set_xlabel("client")

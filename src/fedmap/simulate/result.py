@@ -1,7 +1,8 @@
 """What a run leaves, read from its folder: records, summary and models."""
 
 import json
-import tomllib
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -16,8 +17,9 @@ from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
 from fedmap.methods import AnyMethod, Predictor, find_method
 from fedmap.nets import Net, build
+from fedmap.registry import nearest
 from fedmap.simulate.folder import Record, RunFolder
-from fedmap.simulate.settings import Settings, read_toml
+from fedmap.simulate.settings import Settings, read_federation, read_toml
 from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -25,6 +27,7 @@ from fedmap.vector import Model, WorkingModels
 # The last rounds whose mean is reported beside the last round: single rounds swing by a point or
 # two.
 STEADY = 10
+SAFE = re.compile(r"\w([\w .-]{0,98}\w)?")  # a name that every file system takes
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Result:
         folder = RunFolder.finished(Path(path))
         file = folder.path / "run.toml"
         settings = Settings.of(read_toml(file))
-        about = tomllib.loads(file.read_text())["federation"]
+        about = read_federation(file)
         final = json.loads((folder.path / "final.json").read_text())
         method = method or find_method(settings.method)(**settings.params)
         return cls(settings, folder.records(), final, folder.path, method, about)
@@ -70,13 +73,25 @@ class Result:
         file = self.folder / "global.safetensors"
         return self._models().model(self._values(file)["model"]).net if file.exists() else None
 
-    def personal_model(self, client: int) -> Predictor:
-        """A client's own model: samples (as `dataset.normalize` gives them) to logits."""
+    def personal_model(self, client: int | str) -> Predictor:
+        """The own model of a client, by number or name: samples (as `dataset.normalize` gives them)
+        to logits."""
+        number = self.number_of(client)
         count = len(self.final["personal_accuracy_per_client"])
+        files = personal_files(self._about.get("clients", []), count)
+        return self._method.predictor(self._models(), self._values(self.folder / files[number]))
+
+    def number_of(self, client: int | str) -> int:
+        """A client's number, by number or name."""
+        count = len(self.final["personal_accuracy_per_client"])
+        names = self.final.get("client_names", [])
+        if isinstance(client, str):
+            if client not in names:
+                raise FedmapError(f"there is no client {client!r}; {nearest(client, names)}")
+            return int(names.index(client))
         if not 0 <= client < count:
             raise FedmapError(f"there is no client {client}; clients are 0 to {count - 1}")
-        file = self.folder / f"personal/{client:05d}.safetensors"
-        return self._method.predictor(self._models(), self._values(file))
+        return client
 
     def _build(self) -> Net:
         shape, classes = tuple(self._about["shape"]), len(self._about["classes"])
@@ -91,6 +106,15 @@ class Result:
 
     def _values(self, file: Path) -> Values:
         return load_named(self._initial, file)
+
+
+def personal_files(names: Sequence[str], clients: int) -> list[str]:
+    """Where in a run's folder the clients' own models lie: under their names, where all have names
+    that can be files, else under their numbers."""
+    plain = names and all(SAFE.fullmatch(name) for name in names)
+    different = len({name.casefold() for name in names}) == len(names)
+    stems = names if plain and different else [f"{number:05d}" for number in range(clients)]
+    return [f"personal/{stem}.safetensors" for stem in stems]
 
 
 def named_values(model: Model, entries: Values) -> Values:
@@ -125,6 +149,7 @@ def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
         "shape": list(dataset.shape),
         "pixels": dataset.train_x.dtype == torch.uint8,
         "classes": list(dataset.classes),
+        "features": list(dataset.features),
         "mean": list(dataset.mean),
         "std": list(dataset.std),
         "observed": None if own is None else own.observed.nonzero().flatten().tolist(),

@@ -6,7 +6,6 @@ import platform
 import shutil
 import tempfile
 import time
-import tomllib
 import weakref
 from collections.abc import Callable
 from contextlib import closing
@@ -19,9 +18,16 @@ from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
-from fedmap.simulate.result import Result, model_notes, named_values, per_class, summary
+from fedmap.simulate.result import (
+    Result,
+    model_notes,
+    named_values,
+    per_class,
+    personal_files,
+    summary,
+)
 from fedmap.simulate.round import evaluated, play_round, record_of
-from fedmap.simulate.settings import NO_NUMBERS, Settings, read_toml, to_toml
+from fedmap.simulate.settings import NO_NUMBERS, Settings, read_federation, read_toml, to_toml
 from fedmap.simulate.store import FileStore, StateStore
 from fedmap.simulate.tasks import Setup, only_tensors
 from fedmap.values import Values
@@ -45,7 +51,7 @@ def run(
     seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed,
     also for more rounds than before; without it the folder goes with the result."""
     known = {"data": federation.dataset.name} | federation.origin
-    settings = Settings.of(known | given | {"method": method})
+    settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
     return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
 
 
@@ -151,6 +157,7 @@ class Run:
         setup, after = self.setup, self.settings.rounds + 1
         down, clients = setup.method.download(state), range(len(self.federation))
         accuracies: list[float | None] = []
+        files = personal_files(self.federation.marks.get("clients", []), len(clients))
         # As many at a time as in a round, so that memory does not grow with the federation.
         for first in clients[:: setup.clients_per_round]:
             some = clients[first : first + setup.clients_per_round]
@@ -160,7 +167,7 @@ class Run:
                     entries = named_values(setup.initial, reply.result)
                     notes = model_notes(setup, self.federation.client(reply.key))
                     content = values.save(entries, notes)
-                    folder.write(f"personal/{reply.key:05d}.safetensors", content)
+                    folder.write(files[reply.key], content)
         model = setup.method.global_model(state)
         if model is not None:
             entries = named_values(setup.initial, {"model": model})
@@ -173,21 +180,19 @@ class Run:
             "personal_accuracy_all_clients": sum(known) / len(known) if known else None,
             "global_accuracy_per_class": per_class(tally, self.federation.dataset.classes),
             "personal_accuracy_per_client": accuracies,
+            "client_names": list(self.federation.client_names),
         }
         folder.write("final.json", json.dumps(final, indent=1) + "\n")
         folder.write("done", "")
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
-        dataset = self.federation.dataset
-        about = {
-            "shape": list(dataset.shape),
-            "classes": list(dataset.classes),
-            "fingerprint": self.federation.fingerprint,
-        }
         versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
         versions["python"] = platform.python_version()
-        return self.settings.model_dump() | {"federation": about, "versions": versions}
+        return self.settings.model_dump() | {
+            "federation": about(self.federation),
+            "versions": versions,
+        }
 
     def _refuse_lost_states(self, folder: RunFolder) -> None:
         """A finished run goes on only where its clients have no state or theirs was kept."""
@@ -212,13 +217,48 @@ class Run:
                     f"{folder.path} holds another run: its {name} is {kept[name]!r}, "
                     f"not {value!r}; choose another folder"
                 )
-        about = tomllib.loads(path.read_text())["federation"]
-        if about["fingerprint"] != self.federation.fingerprint:
+        differs = difference(read_federation(path), self.federation)
+        if differs:
             raise FedmapError(
-                f"{folder.path} holds a run on another federation: samples or clients differ; "
-                "choose another folder"
+                f"{folder.path} holds a run on another federation: {differs}; choose another folder"
             )
         return more
+
+
+def about(federation: AnyFederation) -> dict[str, Any]:
+    """What run.toml says of a federation."""
+    dataset = federation.dataset
+    return {"shape": list(dataset.shape), "classes": list(dataset.classes)} | federation.marks
+
+
+# What changed where an entry of `about` does.
+DIFFERENCES = {
+    "shape": "the shape of a sample",
+    "classes": "the classes",
+    "clients": "the clients",
+    "samples": "the number of samples",
+    "fingerprint": "who holds which samples",
+    "content": "the values of the samples",
+}
+
+
+def difference(kept: dict[str, Any], federation: AnyFederation) -> str:
+    """What is not as `about` has described it; nothing where all is."""
+    found = about(federation)
+    for name, what in DIFFERENCES.items():
+        if name in kept and kept[name] != found.get(name):
+            entries = changed(kept[name], found[name]) if name in ("classes", "clients") else ""
+            numbers = f" ({kept[name]} then, {found[name]} now)"
+            shown = entries or (numbers if name in ("shape", "samples") else "")
+            return f"{what} changed{shown}"
+    return ""
+
+
+def changed(before: list[str], now: list[str]) -> str:
+    """Which names are not in both lists."""
+    gone, new = ([name for name in a if name not in b] for a, b in ((before, now), (now, before)))
+    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("new", new))]
+    return f" ({'; '.join(part for part in parts if not part.endswith(': '))})"
 
 
 def chosen_engine(setup: Setup, store: StateStore) -> Engine:

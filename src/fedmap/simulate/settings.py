@@ -8,16 +8,29 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from fedmap import kernels
 from fedmap.client import Training
-from fedmap.data import DATASETS, Defaults, load
+from fedmap.data import Defaults, defaults_of, full_data_name, load
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
 from fedmap.params import checked
 
+# what the reader of own data is told
+READER = ("size", "label_column", "client_column", "categories", "scale")
+# the settings that say what the federation is
+FEDERATION = {
+    "data",
+    "data_dir",
+    *READER,
+    "samples",
+    "partition",
+    "partition_params",
+    "clients",
+    "partition_seed",
+}
 # how a run is carried out; they change no number
 NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states"}
 
@@ -35,6 +48,20 @@ class Settings(Training):
         None,
         ge=1,
         description="training samples to use, and the same share of the test set; all if not given",
+    )
+    size: PositiveInt | tuple[PositiveInt, PositiveInt] | None = Field(
+        None, description="height and width in pixels that own images are scaled to; 32 for files"
+    )
+    label_column: str | None = Field(None, description="column of the labels in own tables; y")
+    client_column: str | None = Field(
+        None, description="column that names the client of each row, in one table of all clients"
+    )
+    categories: tuple[str, ...] | None = Field(
+        None, description="columns of text in own tables, each value of which becomes a feature"
+    )
+    scale: Literal["standard", "none"] | None = Field(
+        None,
+        description="standard, the default: features of own vectors get mean 0 and deviation 1",
     )
     net: str | None = Field(
         None, description="one of `fedmap nets`; the paper's for the dataset if not given"
@@ -81,19 +108,20 @@ class Settings(Training):
     )
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> "Settings":
-        """Checked settings; what is not given is the paper's value for the dataset, and the
-        method's own default."""
-        data = given.get("data", cls.model_fields["data"].default)
-        defaults = vars(DATASETS[data].defaults if data in DATASETS else Defaults())
-        rates = {name: defaults[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
+    def of(cls, given: dict[str, Any], defaults: Defaults | None = None) -> "Settings":
+        """Checked settings; what is not given is the method's own default, or the dataset's: the
+        paper's value, and for own data its reader's. Data that is there already says its own."""
+        data = str(given.get("data") or cls.model_fields["data"].default)
+        known = vars(defaults or defaults_of(data))
+        rates = {name: known[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
+        chosen["data"] = full_data_name(data)
         method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
         settings = checked(cls, rates | method_class.wants | chosen, "the run")
         method = method_class(**settings.params)
         seed = settings.seed if settings.partition_seed is None else settings.partition_seed
-        known = {"params": method.params.model_dump(), "partition_seed": seed}
-        return settings.model_copy(update={"method": full_name(settings.method)} | known)
+        found = {"params": method.params.model_dump(), "partition_seed": seed}
+        return settings.model_copy(update={"method": full_name(settings.method)} | found)
 
     @property
     def label(self) -> str:
@@ -105,9 +133,9 @@ class Settings(Training):
         """A folder name from the settings: readable, and different for every different run."""
         what = json.dumps(self.model_dump(exclude=NO_NUMBERS, exclude_none=True), sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
-        return re.sub(
-            r"[^\w.-]", "_", f"{self.label}-{self.data}-{self.net}-seed{self.seed}-{digest}"
-        )
+        kind, colon, path = self.data.partition(":")
+        data = f"{kind}{colon}{Path(path).name}"
+        return re.sub(r"[^\w.-]", "_", f"{self.label}-{data}-{self.net}-seed{self.seed}-{digest}")
 
     @property
     def engine_name(self) -> str:
@@ -118,18 +146,18 @@ class Settings(Training):
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
-        dataset = load(self.data, Path(self.data_dir) if self.data_dir else None)
+        told = {name: getattr(self, name) for name in READER}
+        options = {name: value for name, value in told.items() if value is not None}
+        dataset = load(self.data, Path(self.data_dir) if self.data_dir else None, **options)
         if self.samples:
             dataset = dataset.smaller(self.samples)
-        federation = partition(
+        return partition(
             dataset,
             self.clients,
             seed=self.partition_seed or 0,
             kind=self.partition,
             **self.partition_params,
         )
-        federation.origin |= {"samples": self.samples} if self.samples else {}
-        return federation
 
     def resolved(self, federation: AnyFederation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
@@ -146,13 +174,22 @@ class Settings(Training):
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file. Tables other than params and partition_params (what a finished
     run adds) are left out."""
+    found = _parsed(path)
+    return {name: value for name, value in found.items() if name not in ("versions", "federation")}
+
+
+def read_federation(path: Path) -> dict[str, Any]:
+    """What a run's run.toml says of the federation; nothing where the file is no run's."""
+    return dict(_parsed(path).get("federation", {}))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise FedmapError(f"there is no file {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise FedmapError(f"{path} is not a TOML file: {wrong}") from None
-    return {name: value for name, value in found.items() if name not in ("versions", "federation")}
 
 
 def to_toml(tables: dict[str, Any]) -> str:

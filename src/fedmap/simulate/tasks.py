@@ -83,8 +83,8 @@ class Setup:
 
     @property
     def clients_per_round(self) -> int:
-        """max(int(Q K), 1)."""
-        return max(int(self.settings.fraction * len(self.federation) + 1e-9), 1)
+        """How many clients are asked in a round."""
+        return clients_per_round(self.settings.fraction, len(self.federation))
 
     def client(self, number: int, round: int) -> Client:
         """A client with its own data, in one round."""
@@ -118,6 +118,11 @@ class Setup:
                 yield
         finally:
             torch.set_num_threads(threads)
+
+
+def clients_per_round(fraction: float, clients: int) -> int:
+    """max(int(Q K), 1)."""
+    return max(int(fraction * clients + 1e-9), 1)
 
 
 def do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: Values) -> Reply:

@@ -14,6 +14,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 MAX_PIXELS = 50_000_000  # checked before anything is decoded
 Size = tuple[int, int]  # height, width
+SIZE = (32, 32)  # of images, where their own sizes differ
 
 
 def read(path: Path, exactly: Size | None = None) -> Image.Image:
@@ -53,6 +54,19 @@ def pixels(
         image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     array = np.asarray(image, np.uint8)
     return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def stack(values: list[Image.Image], size: Size | None, name: str) -> npt.NDArray[np.uint8]:
+    """Pixels (n, channels, h, w): in `size`, or in their own size if all agree; in color if any
+    is."""
+    if size is None and len({image.size for image in values}) > 1:
+        size = SIZE
+    try:
+        decoded = [pixels(image, size, f"{name}, image {i}") for i, image in enumerate(values)]
+    except OSError as error:  # images are decoded only now
+        raise FedmapError(f"{name}: there is an image that cannot be read ({error})") from error
+    channels = max(len(image) for image in decoded)
+    return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in decoded])
 
 
 def _eight_bits(image: Image.Image, name: object) -> Image.Image:

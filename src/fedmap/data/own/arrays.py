@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fedmap.data.dataset import Dataset, Defaults
+from fedmap.data.dataset import OWN, Dataset, Scale
+from fedmap.data.files import images
 from fedmap.errors import FedmapError
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
-IMAGES = Defaults(fraction=1.0, rounds=50, batch=32)
-VECTORS = replace(IMAGES, net="mlp")
+Items = Any  # numbered pairs of a sample and a label, as `torch.utils.data.Dataset` has them
+VECTORS = replace(OWN, net="mlp")
+POOLED_CLIENTS = 10  # among whom samples that nobody owns are divided where nothing else is said
 TEST = "test"  # a folder or file of this name holds the shared test set, not a client
 
 
@@ -28,26 +31,70 @@ def natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
 
 
 def from_clients(
-    clients: Mapping[str, Pair],
-    test: Pair | None = None,
+    clients: Mapping[str, Pair | Items],
+    test: Pair | Items | None = None,
     *,
     name: str = "arrays",
     classes: Sequence[str] | None = None,
-    size: tuple[int, int] = (32, 32),
+    size: tuple[int, int] | None = None,
+    scale: Scale = "standard",
 ) -> Dataset:
     """One Dataset from each client's samples and labels; clients keep their names and order.
 
+    A client is a pair of arrays, or a `torch.utils.data.Dataset` (or anything else with a length
+    and numbered items) whose items are pairs of a sample and a label.
+
     Samples: images (n, h, w), (n, channels, h, w) or (n, h, w, channels), uint8 or float, or
-    vectors (n, d). Gray and color mixed become color; images of different sizes are scaled to
-    `size`. Labels: any whole numbers or text; they become 0..C-1 in sorted order and their names
-    are kept; with `classes` they are indices of these names, or the names themselves.
+    vectors (n, d). Gray and color mixed become color; images are scaled to `size` where it is
+    given, and to 32 by 32 where they differ. Labels: any whole numbers or text; they become 0..C-1
+    in sorted order and their names are kept; with `classes` they are indices of these names, or the
+    names themselves.
+
+    Vectors stay as they are until a federation scales every feature to mean 0 and deviation 1 over
+    its clients' training samples; with `scale="none"` it does not.
     """
     if TEST in clients and test is not None:
         raise FedmapError(
             f"dataset {name}: {TEST!r} is the name of the test set and cannot be a client's"
         )
-    pairs = dict(clients) if test is None else {**clients, TEST: test}
-    return combine(pairs, None if test is None else TEST, name=name, classes=classes, size=size)
+    given = dict(clients) if test is None else {**clients, TEST: test}
+    pairs = {client: as_pair(one, client, size) for client, one in given.items()}
+    test_name = None if test is None else TEST
+    dataset = combine(pairs, test_name, name=name, classes=classes, size=size)
+    return replace(dataset, scale=scale) if dataset.train_x.dim() == 2 else dataset
+
+
+def as_pair(given: Pair | Items, client: str, size: tuple[int, int] | None) -> Pair:
+    """Samples and labels as arrays, also of what gives them one by one."""
+    if isinstance(given, tuple | list):
+        return given[0], given[1]
+    try:
+        items = [(item[0], item[1]) for item in (given[number] for number in range(len(given)))]
+    except (TypeError, IndexError, KeyError) as error:
+        raise FedmapError(
+            f"{client}: a {type(given).__name__} is neither a pair of arrays nor has it numbered "
+            f"items (sample, label) ({error})"
+        ) from error
+    samples = [sample for sample, _ in items]
+    labels = _named_labels(given, [label for _, label in items])
+    if samples and all(isinstance(sample, Image.Image) for sample in samples):
+        return images.stack(samples, size, client), labels
+    shapes = {np.shape(sample) for sample in samples}
+    if len(shapes) > 1:
+        raise FedmapError(
+            f"{client}: samples of {len(shapes)} different shapes, such as "
+            f"{' and '.join(map(str, sorted(shapes)[:2]))}; all must have the same"
+        )
+    return np.array([np.asarray(sample) for sample in samples]), labels
+
+
+def _named_labels(given: Items, labels: list[Any]) -> npt.NDArray[Any]:
+    """Labels as names where the data has a list of its own: the same number is another class at
+    another client whose list differs."""
+    numbers = [label.item() if isinstance(label, Tensor) else label for label in labels]
+    source = given if hasattr(given, "classes") else getattr(given, "dataset", None)  # a subset
+    names = getattr(source, "classes", None)
+    return np.array([str(names[number]) for number in numbers] if names else numbers)
 
 
 def combine(
@@ -55,7 +102,7 @@ def combine(
     test: str | None,
     *,
     name: str,
-    size: tuple[int, int],
+    size: tuple[int, int] | None,
     classes: Sequence[str] | None = None,
 ) -> Dataset:
     """One Dataset from pairs of samples and labels, one for each client; the pair named `test`, if
@@ -78,10 +125,33 @@ def combine(
         classes=names,
         mean=(0.5,) * channels,
         std=(0.5,) * channels,
+        scale="standard" if train_x.dim() == 2 else "none",
         owner=torch.repeat_interleave(torch.tensor([len(labels[client]) for client in clients])),
-        defaults=replace(IMAGES if train_x.dim() == 4 else VECTORS, clients=len(clients)),
+        defaults=replace(OWN if train_x.dim() == 4 else VECTORS, clients=len(clients)),
         client_names=tuple(clients),
     )
+
+
+def grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
+    """One pair for each client; clients in the natural order of their names."""
+    samples, labels = (np.asarray(part) for part in pair)
+    names = np.array([str(owner) for owner in owners])
+    if not len(samples) == len(labels) == len(names):
+        raise FedmapError(
+            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, "
+            f"{len(names)} clients"
+        )
+    return {
+        client: (samples[names == client], labels[names == client])
+        for client in sorted(set(names.tolist()), key=natural)
+    }
+
+
+def pooled(where: str, pair: Pair, *, name: str) -> Dataset:
+    """One Dataset of samples that nobody owns yet; `where` names them in error messages."""
+    dataset = combine({where: pair}, None, name=name, size=None)
+    defaults = replace(dataset.defaults, clients=POOLED_CLIENTS)
+    return replace(dataset, owner=None, client_names=(), defaults=defaults)
 
 
 def _samples(x: npt.ArrayLike, client: str) -> Tensor:
@@ -115,7 +185,7 @@ def _samples(x: npt.ArrayLike, client: str) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
-def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tensor]:
+def _alike(samples: dict[str, Tensor], size: tuple[int, int] | None) -> dict[str, Tensor]:
     """Images with the same channels and size for all clients. Samples of different kinds are
     refused."""
     first, reference = next(iter(samples.items()))
@@ -135,9 +205,13 @@ def _alike(samples: dict[str, Tensor], size: tuple[int, int]) -> dict[str, Tenso
             f"images have {sorted(channels)} channels; "
             "all must have the same number, or be gray and color"
         )
-    if len({x.shape[2:] for x in samples.values()}) > 1:
-        samples = {client: resize(x, size) for client, x in samples.items()}
-    return samples
+    if size is None and len({x.shape[2:] for x in samples.values()}) == 1:
+        return samples
+    wanted = size or images.SIZE
+    return {
+        client: x if tuple(x.shape[2:]) == wanted else resize(x, wanted)
+        for client, x in samples.items()
+    }
 
 
 def _kind(x: Tensor) -> str:
@@ -147,6 +221,7 @@ def _kind(x: Tensor) -> str:
 
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """Images in another size."""
     scaled = interpolate(x.float(), size, mode="bilinear", align_corners=False, antialias=True)
     return scaled.round_().clamp_(0, 255).to(torch.uint8) if x.dtype == torch.uint8 else scaled
 

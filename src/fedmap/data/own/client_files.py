@@ -22,7 +22,7 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
 
 
 def combine_files(
-    folder: Path, pairs: dict[Path, Pair], kind: str, size: tuple[int, int]
+    folder: Path, pairs: dict[Path, Pair], kind: str, size: tuple[int, int] | None
 ) -> Dataset:
     """One Dataset from the samples and labels of each file."""
     test = next((str(path) for path in pairs if path.stem == TEST), None)

@@ -1,6 +1,7 @@
-"""Folders of image files: client/class/image, or class/image where nobody owns them yet. A top
-folder named test (test/class/image) is the test set."""
+"""Folders of image files: client/class/image, or class/image where nobody owns them yet, or any
+tree with a list clients.csv. A top folder named test (test/class/image) is the test set."""
 
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,16 +13,21 @@ import numpy.typing as npt
 import torch
 
 from fedmap.data.cache import Arrays, cached
-from fedmap.data.dataset import Dataset
+from fedmap.data.dataset import OWN, Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import IMAGES, TEST, natural
+from fedmap.data.own.arrays import POOLED_CLIENTS, TEST, natural
+from fedmap.data.own.csv_files import read_table
 from fedmap.data.registry import register_format
 from fedmap.errors import FedmapError
 
 LITTER = ("thumbs.db", "desktop.ini", "__macosx")  # what file managers leave behind
 NOBODY = ""  # who owns the images of class/image
-POOLED_CLIENTS = 10  # among whom such images are divided where nothing else is said
+TRAIN = "train"  # below it lie the clients or classes, where there is such a folder
+TESTS = (TEST, "val", "valid", "validation")  # the first of these that is there is the test set
+LIST = "clients.csv"  # who has which image, where the folders do not say it
 Tree = dict[str, dict[str, list[Path]]]  # client -> class -> files
+
+log = logging.getLogger(__name__)
 
 
 @register_format(
@@ -31,10 +37,14 @@ Tree = dict[str, dict[str, list[Path]]]  # client -> class -> files
 )
 def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
     """Read a tree of images, scaled to `size` (height, width). If any image is in color, all are;
-    decoded pixels are cached."""
-    tree = _tree(path)
+    decoded pixels are cached.
+
+    With train/ beside test/ (or val, valid, validation) clients or classes lie below these two. A
+    file clients.csv with the columns path, client and label says instead who has what."""
+    tree = _listed(path) if (path / LIST).is_file() else _tree(path)
     clients = [name for name in tree if name != TEST]
     classes = sorted({name for by_class in tree.values() for name in by_class}, key=natural)
+    _point_out_case(path, classes)
     # for each client, and the test set, the files of each class
     rows = [[by_class.get(name, []) for name in classes] for by_class in tree.values()]
     counts = np.array([[len(of_class) for of_class in row] for row in rows])
@@ -60,25 +70,74 @@ def read_folder(path: Path, *, size: images.Size = (32, 32)) -> Dataset:
 def _owners(clients: list[str], sizes: npt.NDArray[Any]) -> dict[str, Any]:
     """Who the clients are, where the folders say so."""
     if clients == [NOBODY]:
-        return {"defaults": replace(IMAGES, clients=POOLED_CLIENTS)}
+        return {"defaults": replace(OWN, clients=POOLED_CLIENTS)}
     return {
         "owner": torch.from_numpy(np.repeat(np.arange(len(clients)), sizes)),
-        "defaults": replace(IMAGES, clients=len(clients)),
+        "defaults": replace(OWN, clients=len(clients)),
         "client_names": tuple(clients),
     }
 
 
 def _tree(path: Path) -> Tree:
     """All image files by client and class in the natural order of names, the test set last."""
-    tops = sorted(_folders(path, "client"), key=lambda top: top.name == TEST)
-    owned = [top for top in tops if top.name != TEST]
-    tree: Tree = {}
-    inside = [entry for top in owned for entry in _entries(top)]
+    tops, test = _split(path, _folders(path, "client"))
+    inside = [entry for top in tops for entry in _entries(top)]
     if inside and not any(entry.is_dir() for entry in inside):
-        tree = {NOBODY: {label.name: _files(label) for label in owned}}
-        tops = [top for top in tops if top.name == TEST]
-    by_client = {top.name: {c.name: _files(c) for c in _folders(top, "class")} for top in tops}
-    return tree | by_client
+        tree = {NOBODY: {label.name: _files(label) for label in tops}}
+    else:
+        tree = {top.name: _by_class(top) for top in tops}
+    return tree | ({} if test is None else {TEST: _by_class(test)})
+
+
+def _by_class(top: Path) -> dict[str, list[Path]]:
+    return {label.name: _files(label) for label in _folders(top, "class")}
+
+
+def _split(path: Path, tops: list[Path]) -> tuple[list[Path], Path | None]:
+    """The folders of clients or classes, and that of the test set: what lies in train/, if there is
+    one, and a folder with one of the names of a test set."""
+    by_name = {top.name.lower(): top for top in tops}
+    held_out = [by_name[name] for name in TESTS if name in by_name]
+    for unused in held_out[1:]:
+        log.warning("%s is not used: %s is the test set", unused, held_out[0])
+    others = [top for top in tops if top not in held_out]
+    if TRAIN in by_name:
+        beside = [top for top in others if top != by_name[TRAIN]]
+        if beside:
+            raise FedmapError(
+                f"{beside[0]}: lies beside {by_name[TRAIN].name}, which is a split and no client; "
+                f"put everything below {by_name[TRAIN].name} and {TEST}, or nothing"
+            )
+        others = _folders(by_name[TRAIN], "client")
+    return others, held_out[0] if held_out else None
+
+
+def _listed(path: Path) -> Tree:
+    """The files that the list names; the client named test is the test set."""
+    table = read_table(path / LIST)
+    tree: Tree = {}
+    columns = (table.column(name) for name in ("path", "client", "label"))
+    for row, name, client, label in zip(table.rows, *columns, strict=True):
+        file = path / name
+        if not file.is_file():
+            raise FedmapError(f"{path / LIST}: row {row} names {name}, which is not there")
+        tree.setdefault(client, {}).setdefault(label, []).append(file)
+    ordered = sorted(tree, key=lambda client: (client == TEST, natural(client)))
+    return {client: tree[client] for client in ordered}
+
+
+def _point_out_case(path: Path, classes: list[str]) -> None:
+    """Say which classes might be one that was written in two ways."""
+    alike: dict[str, list[str]] = {}
+    for name in classes:
+        alike.setdefault(name.casefold(), []).append(name)
+    for names in alike.values():
+        if len(names) > 1:
+            log.warning(
+                "%s: classes %s differ only in case and are taken as different ones",
+                path,
+                " and ".join(names),
+            )
 
 
 def _entries(path: Path) -> list[Path]:

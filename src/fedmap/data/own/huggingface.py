@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedmap.data.dataset import Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import Pair, from_clients, natural
+from fedmap.data.own.arrays import Pair, from_clients, grouped
 from fedmap.errors import FedmapError
 
 
@@ -26,19 +26,19 @@ def from_huggingface(
     y: str = "label",
     client: str | None = None,
     test: Columns | None = None,
-    size: images.Size = (32, 32),
+    size: images.Size | None = None,
     name: str = "huggingface",
 ) -> Dataset:
     """A Dataset with an owner for each sample, from one table with a column `client`, or from one
     table for each client.
 
     `x` is a column of images, arrays or lists of numbers, or several columns of numbers; `y` is the
-    column of labels, whose class names are kept if the table knows them. Images of different sizes
-    are scaled to `size`.
+    column of labels, whose class names are kept if the table knows them. Images are scaled to
+    `size` where it is given, and to 32 by 32 where they differ.
     """
     if client is not None:
         first: Any = data
-        clients = _grouped(_pair(first, x, y, size, name), _column(first, client, name))
+        clients = grouped(_pair(first, x, y, size, name), _column(first, client, name))
     elif isinstance(data, Mapping):
         first = next(iter(data.values()), None)
         tables = {str(key): table for key, table in data.items()}
@@ -52,33 +52,18 @@ def from_huggingface(
     return from_clients(clients, held_out, name=name, classes=_class_names(first, y), size=size)
 
 
-def _grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
-    """One pair for each client; clients in the natural order of their names."""
-    samples, labels = (np.asarray(part) for part in pair)
-    names = np.array([str(owner) for owner in owners])
-    if not len(samples) == len(labels) == len(names):
-        raise FedmapError(
-            f"columns differ in length: {len(samples)} samples, {len(labels)} labels, "
-            f"{len(names)} clients"
-        )
-    return {
-        client: (samples[names == client], labels[names == client])
-        for client in sorted(set(names.tolist()), key=natural)
-    }
-
-
-def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size, name: str) -> Pair:
+def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size | None, name: str) -> Pair:
     """Samples and labels of one table, which has the given name in error messages."""
     return _samples(table, x, size, name), np.array(list(_column(table, y, name)))
 
 
-def _samples(table: Any, x: str | Sequence[str], size: images.Size, name: str) -> Any:
+def _samples(table: Any, x: str | Sequence[str], size: images.Size | None, name: str) -> Any:
     if not isinstance(x, str):
         columns = [_stack(list(_column(table, key, name)), f"{name}, column {key}") for key in x]
         return np.stack(columns, 1)
     values = list(_column(table, x, name))
     if values and isinstance(values[0], Image.Image):
-        return _images(values, size, name)
+        return images.stack(values, size, name)
     return _stack(values, name)
 
 
@@ -98,21 +83,6 @@ def _stack(values: list[Any], name: str) -> Any:
         return np.array(values)
     except ValueError as error:
         raise FedmapError(f"{name}: the samples differ in shape ({error})") from error
-
-
-def _images(values: list[Image.Image], size: images.Size, name: str) -> Any:
-    """Pixels (n, channels, h, w): in their own size if all agree, else in `size`; in color if any
-    is."""
-    one_size = len({image.size for image in values}) == 1
-    try:
-        decoded = [
-            images.pixels(image, None if one_size else size, f"{name}, image {i}")
-            for i, image in enumerate(values)
-        ]
-    except OSError as error:  # images are decoded only now
-        raise FedmapError(f"{name}: there is an image that cannot be read ({error})") from error
-    channels = max(len(image) for image in decoded)
-    return np.stack([np.broadcast_to(image, (channels, *image.shape[1:])) for image in decoded])
 
 
 def _class_names(table: Any, y: str) -> Sequence[str] | None:

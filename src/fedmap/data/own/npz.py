@@ -18,26 +18,28 @@ CAP = 1 << 31  # bytes that one file may unpack to
 @register_format(
     "npz", "one .npz file for each client, with samples x and labels y (images or vectors)"
 )
-def read_npz(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
+def read_npz(
+    path: Path, *, size: tuple[int, int] | None = None, label_column: str = "y"
+) -> Dataset:
     """Read a folder of .npz files. Nothing that numpy would have to unpickle is read."""
-    pairs = {file: _read(file) for file in list_files(path, ".npz")}
+    pairs = {file: _read(file, label_column) for file in list_files(path, ".npz")}
     return combine_files(path, pairs, "npz", size)
 
 
-def _read(path: Path) -> Pair:
+def _read(path: Path, label: str) -> Pair:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())
         if size > CAP:
             raise FedmapError(f"{path}: unpacks to {size:,} bytes; at most {CAP:,} are allowed")
         with np.load(path, allow_pickle=False) as content:
-            missing = {"x", "y"} - set(content.files)
+            missing = {"x", label} - set(content.files)
             if missing:
                 raise FedmapError(
                     f"{path}: has no array {' and '.join(sorted(missing))}; "
                     f"there are: {', '.join(content.files) or 'none'}"
                 )
-            return content["x"], content["y"]
+            return content["x"], content[label]
     except FedmapError:
         raise
     except Exception as error:  # a damaged archive can raise anything

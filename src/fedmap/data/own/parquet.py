@@ -1,6 +1,7 @@
 """One .parquet file for each client, with the label in column `y`; test.parquet, if there is one,
 is the shared test set."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ CAP = 1 << 31  # bytes that one file may unpack to
     "one .parquet file for each client, with label y and features x or all other columns "
     "(needs fedmap[parquet])",
 )
-def read_parquet(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
+def read_parquet(
+    path: Path, *, size: tuple[int, int] | None = None, label_column: str = "y"
+) -> Dataset:
     """Read a folder of .parquet files.
 
     Features are the lists in column `x`, or, without it, all other columns in their order.
@@ -35,7 +38,7 @@ def read_parquet(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
     columns: dict[Path, list[str]] = {}
     pairs: dict[Path, Pair] = {}
     for file in list_files(path, ".parquet"):
-        pairs[file], columns[file] = _read(reader, file)
+        pairs[file], columns[file] = _read(reader, file, label_column)
     first, expected = next(iter(columns.items()))
     for file, found in columns.items():
         if found != expected:
@@ -43,10 +46,11 @@ def read_parquet(path: Path, *, size: tuple[int, int] = (32, 32)) -> Dataset:
                 f"{file}: columns {', '.join(found)} but {first} has {', '.join(expected)}; "
                 "all clients need the same"
             )
-    return combine_files(path, pairs, "parquet", size)
+    dataset = combine_files(path, pairs, "parquet", size)
+    return replace(dataset, features=() if expected == ["x"] else tuple(expected))
 
 
-def _read(reader: Any, path: Path) -> tuple[Pair, list[str]]:
+def _read(reader: Any, path: Path, label: str) -> tuple[Pair, list[str]]:
     """Samples and labels of a file, and the names of its features."""
     try:
         with reader.ParquetFile(path) as file:
@@ -56,16 +60,16 @@ def _read(reader: Any, path: Path) -> tuple[Pair, list[str]]:
                     f"{path}: unpacks to {unpacked:,} bytes; at most {CAP:,} are allowed"
                 )
             names = list(file.schema_arrow.names)
-            if "y" not in names or len(names) < 2 or len(set(names)) < len(names):
+            if label not in names or len(names) < 2 or len(set(names)) < len(names):
                 raise FedmapError(
                     f"{path}: columns {', '.join(names) or 'none'}; "
-                    "a label y and features x (or more columns) are needed"
+                    f"a label {label} and features x (or more columns) are needed"
                 )
-            features = ["x"] if "x" in names else [name for name in names if name != "y"]
+            features = ["x"] if "x" in names else [name for name in names if name != label]
             if not file.metadata.num_rows:
                 raise FedmapError(f"{path}: there is no sample")
-            table = file.read(columns=[*features, "y"], use_threads=False)
-        return (_features(table, features, path), _labels(table, path)), features
+            table = file.read(columns=[*features, label], use_threads=False)
+        return (_features(table, features, path), _labels(table, label, path)), features
     except FedmapError:
         raise
     except Exception as error:  # a damaged file can raise anything
@@ -112,7 +116,7 @@ def _numbers(array: Any, name: str, path: Path) -> Any:
     return array.to_numpy(zero_copy_only=False).reshape(shape)
 
 
-def _labels(table: Any, path: Path) -> Any:
-    if table.column("y").null_count:
-        raise FedmapError(f"{path}: column y has missing labels; drop these rows")
-    return np.array(table.column("y").to_pylist())
+def _labels(table: Any, name: str, path: Path) -> Any:
+    if table.column(name).null_count:
+        raise FedmapError(f"{path}: column {name} has missing labels; drop these rows")
+    return np.array(table.column(name).to_pylist())

@@ -1,0 +1,107 @@
+"""What a person reads before training starts: what was understood of the data and the settings, and
+what it will cost."""
+
+from fedmap.cli.show import duration
+from fedmap.client import local_steps
+from fedmap.experiment.measure import peak_memory, seconds_a_round
+from fedmap.federation import Federation
+from fedmap.nets import size
+from fedmap.simulate.settings import Settings
+from fedmap.simulate.tasks import clients_per_round
+
+MOST_NAMES = 10  # clients that are named, with the classes that they miss
+MOST_CLASSES = 8  # that are named for a client
+
+
+def summary(settings: Settings, federation: Federation) -> list[str]:
+    """The resolved settings in a few lines. Time and memory are measured on a few training steps
+    now."""
+    before = peak_memory()
+    seconds = settings.rounds * seconds_a_round(settings, federation)
+    after = peak_memory()
+    memory = after + settings.workers * (after - before)
+    return [
+        f"data: {settings.data}: {clients_of(settings, federation)}",
+        f"samples: {samples_of(settings, federation)}",
+        *missing_classes(federation),
+        f"net: {net_of(settings, federation)}",
+        f"training: {settings.label}, {training_of(settings, federation)}",
+        f"cost: about {duration(seconds)}"
+        + (f" and {memory / 1e9:.1f} GB of memory" if memory else "")
+        + f" on this machine as it is now, with {several(settings.workers, 'worker')}",
+    ]
+
+
+def several(count: int, what: str) -> str:
+    """A number of things."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def extent(numbers: list[int]) -> str:
+    """From the least to the most."""
+    least, most = min(numbers), max(numbers)
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def clients_of(settings: Settings, federation: Federation) -> str:
+    """Who the clients are, and what they have."""
+    kept, tested = sum(federation.sizes), sum(len(index) for index in federation.test)
+    names = ", ".join(federation.client_names)
+    who = f" ({names})" if federation.named and len(federation) <= MOST_NAMES else ""
+    drawn = "" if federation.named else f", drawn by partition {settings.partition}"
+    shared = f", {len(federation.test_y):,} in the global test set"
+    return (
+        f"{several(len(federation), 'client')}{who}{drawn}, {kept:,} training samples, "
+        f"{tested:,} in the clients' own test sets{shared if federation.server_has_test else ''}"
+    )
+
+
+def samples_of(settings: Settings, federation: Federation) -> str:
+    """What a sample looks like to the net."""
+    dataset, shape = federation.dataset, federation.dataset.shape
+    if len(shape) == 1:
+        scaled = ", scaled to mean 0 and deviation 1" if dataset.mean else ", as they are"
+        return f"vectors of {several(shape[0], 'feature')}{scaled}"
+    color = {1: "gray ", 3: "color "}.get(shape[0], f"{shape[0]}-channel ")
+    scaled = "scaled to" if settings.data.startswith("folder:") else "of"
+    return f"{color}images {scaled} {shape[1]}x{shape[2]}"
+
+
+def missing_classes(federation: Federation) -> list[str]:
+    """How many classes there are, and who has none of which."""
+    classes = federation.dataset.classes
+    missing = [
+        [name for name, held in zip(classes, row, strict=True) if not held]
+        for row in federation.observed.tolist()
+    ]
+    counts = [len(names) for names in missing]
+    if not any(counts):
+        return [f"classes: {len(classes)}, and every client has all"]
+    line = f"classes: {len(classes)}, of which a client misses {extent(counts)}"
+    if not federation.named or len(federation) > MOST_NAMES:
+        return [line]
+    named = zip(federation.client_names, missing, strict=True)
+    return [line, *(f"  {client} misses {some(names)}" for client, names in named if names)]
+
+
+def some(names: list[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    more = len(names) - MOST_CLASSES
+    return ", ".join(names[:MOST_CLASSES]) + (f" and {more} more" if more > 0 else "")
+
+
+def net_of(settings: Settings, federation: Federation) -> str:
+    """The net and how large it is."""
+    count = size(settings.net or "", federation.dataset.shape, len(federation.dataset.classes))
+    return f"{settings.net}" + ("" if count is None else f", {count:,} parameters")
+
+
+def training_of(settings: Settings, federation: Federation) -> str:
+    """Rounds, clients a round and local steps."""
+    chosen = clients_per_round(settings.fraction, len(federation))
+    steps = extent([local_steps(samples, settings) for samples in federation.sizes])
+    part = "all" if chosen == len(federation) else f"{chosen} of {len(federation)}"
+    return (
+        f"{several(settings.rounds, 'round')} of {part} clients, {steps} steps of batch "
+        f"{settings.batch} for each, lr {settings.lr:g}"
+    )

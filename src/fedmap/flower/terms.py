@@ -153,6 +153,8 @@ def unfit(offer: Offer, terms: Terms) -> str:
             f"site {offer.site} has samples {offer.kind} {offer.shape}, the federation "
             f"{terms.kind} {terms.shape}"
         )
+    if offer.features != terms.features:
+        return f"site {offer.site} has other columns than the federation's: {terms.features}"
     if terms.kernels == "native" and not offer.native:
         return (
             f"site {offer.site} has no native kernels, which this run has been begun with; "

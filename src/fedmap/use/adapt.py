@@ -19,7 +19,7 @@ from fedmap.simulate.tasks import Setup, do
 from fedmap.use.files import write
 from fedmap.use.model import Notes
 
-NEWCOMER = "newcomer"
+NEWCOMER = "the newcomer"
 
 
 class Adapted(NamedTuple):
@@ -80,15 +80,17 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
     final = json.loads((folder.path / "final.json").read_text())
     number = len(final["personal_accuracy_per_client"])
     settings = Settings.of(read_toml(folder.path / "run.toml"))
-    if settings.kernels == "native":  # where the run was made; here there may be none
-        settings = settings.model_copy(update={"kernels": "auto"})
+    # The run's kernels are those of its machine; here there may be none.
+    found = kernels.resolve("torch" if settings.kernels == "torch" else "auto")
+    settings = settings.model_copy(update={"kernels": found})
     terms = Terms(
         classes=notes.classes,
         shape=notes.shape,
         kind="uint8" if notes.pixels else "float32",
         mean=notes.mean,
         std=notes.std,
-        kernels=kernels.resolve(settings.kernels),
+        features=notes.features,
+        kernels=found,
     )
     own = ClientData.of(fit(dataset, terms, NEWCOMER), number, settings.partition_seed or 0)
     names = [*(f"client {k}" for k in range(number)), NEWCOMER]

@@ -36,6 +36,7 @@ class Notes(BaseModel):
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    features: tuple[str, ...] = ()  # names of the values of a vector, where the data named them
     observed: tuple[int, ...] | None  # the client's own classes; None for a model without a client
 
     @classmethod
@@ -68,15 +69,17 @@ class OnRawSamples(nn.Module):
         self.shift: Tensor | None
         self.scale: Tensor | None
         over_pixels = (-1, *[1] * (len(notes.shape) - 1))  # one value for each channel
+        # In double for vectors: a large mean would swallow the differences.
+        kind = torch.float if notes.pixels else torch.double
         for name, numbers in (("shift", notes.mean), ("scale", notes.std)):
-            known = torch.tensor(numbers).view(over_pixels) if numbers else None
+            known = torch.tensor(numbers, dtype=kind).view(over_pixels) if numbers else None
             self.register_buffer(name, known)
 
     def forward(self, samples: Tensor) -> Tensor:
         """The logits of a batch."""
         samples = samples / self.largest
         if self.shift is not None and self.scale is not None:
-            samples = (samples - self.shift) / self.scale
+            samples = ((samples - self.shift) / self.scale).float()
         logits: Tensor = self.predictor(samples)
         return logits
 

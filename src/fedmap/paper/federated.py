@@ -79,7 +79,7 @@ class FederatedRun(RunWork):
     def __init__(self, choice: Choice, column: str, group: str = "default", **given: Any) -> None:
         self.column = column
         self.group = group
-        how = {name: getattr(choice, name) for name in NO_NUMBERS}
+        how = {name: getattr(choice, name) for name in NO_NUMBERS if hasattr(choice, name)}
         settings = Settings.of(how | given)
         more = "" if group == "default" else f" ({group})"
         super().__init__(settings, f"{settings.label}{more} {column} #{settings.seed}")

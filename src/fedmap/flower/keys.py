@@ -2,10 +2,12 @@
 the key by which the server knows it. A private key is never readable by others, not for a moment.
 """
 
+import fcntl
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -64,19 +66,32 @@ class Keys:
         for the machine itself, a key for each of the sites. With `renew_server` the server gets a
         new key and certificate, without hosts for those of the old one."""
         self._check(sites, hosts, renew_server)
-        for folder in (self.folder, self.folder / "sites"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700)
-        if not self.authority.exists():
-            self._make_authority()
-        if renew_server or not self.server.exists():
-            renewed = self.server.exists()
-            wanted = hosts or (self._hosts() if renewed else [])
-            self._make_server(
-                list(dict.fromkeys([*wanted, *LOCAL_HOSTS])), replace if renewed else write_new
-            )
-        for site in sites:
-            self._make_site(site)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._locked():
+            self._check(sites, hosts, renew_server)  # somebody may have been faster
+            for folder in (self.folder, self.folder / "sites"):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                folder.chmod(0o700)
+            if not self.authority.exists():
+                self._make_authority()
+            if renew_server or not self.server.exists():
+                renewed = self.server.exists()
+                wanted = hosts or (self._hosts() if renewed else [])
+                self._make_server(
+                    list(dict.fromkeys([*wanted, *LOCAL_HOSTS])), replace if renewed else write_new
+                )
+            for site in sites:
+                self._make_site(site)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One at a time makes keys in the folder: nobody reads what another has half written."""
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _check(self, sites: Sequence[str], hosts: Sequence[str], renew_server: bool) -> None:
         """Refuse before anything is written."""

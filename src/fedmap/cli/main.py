@@ -10,7 +10,7 @@ import typer
 
 from fedmap.cli import data, flower, options, use
 from fedmap.cli.options import Engine, Json, Out, Quiet, RayAddress, Workers, takes
-from fedmap.cli.parsing import cores, grid_values, listed, seed_list
+from fedmap.cli.parsing import cores, grid_values, listed, method_list, seed_list
 from fedmap.errors import FedmapError
 
 # torch and the rest of fedmap are imported inside the commands: `fedmap --help` must not wait for
@@ -129,13 +129,13 @@ def compare(
 ) -> None:
     """Train with several methods on the same federation: one table, one plot.
 
-    Stopped and started again, it skips what is done."""
+    A method may come with parameters, also several times. Stopped and started again, it skips what
+    is done. For example: fedmap compare --methods "fedavg,map,map[alpha=0.5]" --seeds 0-2"""
     from fedmap.cli.train import many_runs
     from fedmap.experiment.compare import compare
 
     settings.setdefault("workers", cores())
-    chosen = listed(methods, "--methods")
-    comparison = partial(compare, chosen, seeds=seed_list(seeds), **settings)
+    comparison = partial(compare, method_list(methods), seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/compare"), quiet, as_json)
 
 
@@ -231,7 +231,7 @@ def study(
         return
     chosen = {
         "columns": listed(columns, "--columns", ";") if columns else [],
-        "methods": listed(methods, "--methods") if methods else [],
+        "methods": method_list(methods) if methods else [],
         "seeds": seed_list(seeds),
         "defaults_only": defaults,
         "workers": workers or cores(),

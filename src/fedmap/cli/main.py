@@ -130,7 +130,7 @@ def compare(
     """Train with several methods on the same federation: one table, one plot.
 
     A method may come with parameters, also several times. Stopped and started again, it skips what
-    is done. For example: fedmap compare --methods "fedavg,map,map[alpha=0.5]" --seeds 0-2"""
+    is done. For example: fedmap compare --methods "fedavg,map,map\\[alpha=0.5]" --seeds 0-2"""
     from fedmap.cli.train import many_runs
     from fedmap.experiment.compare import compare
 

@@ -21,7 +21,6 @@ app = typer.Typer(
     help="Federated learning for clients that do not see every class: one global model that knows "
     "all of them, and a personal model for each client.\n\nStart with: fedmap demo",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -291,6 +290,15 @@ def partitions() -> None:
     from fedmap.cli import lists
 
     lists.partitions()
+
+
+@app.command(rich_help_panel="What there is")
+def doctor() -> None:
+    """What this machine has for fedmap: versions, cores, devices, kernels, data, extras, disk."""
+    from fedmap.cli.doctor import findings
+
+    for name, found in findings():
+        print(f"{name:16} {found}")
 
 
 @app.callback(invoke_without_command=True)

@@ -80,6 +80,7 @@ class Run:
         if self.out is None:
             return self._go_in_a_temporary_folder(on_round)
         folder = RunFolder(self.out)
+        folder.refuse_foreign()
         if folder.begun:
             more = self._refuse_another_run(folder, more=resume)
             if folder.done and not more:

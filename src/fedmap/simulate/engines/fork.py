@@ -29,6 +29,7 @@ from fedmap.values import ALIGNMENT, Layout, Values
 KEY = struct.Struct("<q")
 NO_KEY = -1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @ENGINES.add("fork")
@@ -139,6 +140,7 @@ def _work(
     for other in inherited:
         other.close()  # else the pipe's end would never be seen after the parent's death
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    end_with(parent)
     torch.set_num_threads(1)
     keep_memory()
     try:
@@ -172,6 +174,15 @@ def _put(outbox: Memory, end: int, reply: Reply) -> tuple[list[tuple[Layout, int
         places.append((layout, end))
         end += layout.nbytes
     return places, end
+
+
+def end_with(parent: int) -> None:
+    """Let this process be killed when its parent ends, however that comes. (Other systems than
+    Linux have no such order: there a worker sees it before its next task.)"""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was too late
+        os._exit(0)
 
 
 def keep_memory() -> None:

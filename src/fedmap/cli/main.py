@@ -84,6 +84,12 @@ def resume(
     workers: Workers = None,
     engine: Engine = None,
     ray_address: RayAddress = None,
+    anyway: Annotated[
+        bool,
+        options.option(
+            "--anyway", "Also with other versions or on another processor.", options.HOW
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -107,7 +113,7 @@ def resume(
         )
     how = {"workers": workers, "engine": engine, "ray_address": ray_address, "rounds": rounds}
     given = {name: value for name, value in how.items() if value is not None}
-    one_run(Settings.of(base | given), folder, True, quiet, as_json)
+    one_run(Settings.of(base | given), folder, True, quiet, as_json, anyway=anyway)
 
 
 @app.command(rich_help_panel="Train")

@@ -36,6 +36,7 @@ def one_run(
     json: bool,
     kept: dict[str, Any] | None = None,
     dry_run: bool = False,
+    anyway: bool = False,
 ) -> None:
     """One run with its progress; then the table. `kept` is what the run to repeat says of its
     federation; a dry run stops before training."""
@@ -58,7 +59,7 @@ def one_run(
         show.Display(quiet or json).shown() as display,
     ):
         on_step = Watch([(work, work.steps)], display).of(work)
-        result = Run(settings, federation, folder).go(resume, by_round(on_step))
+        result = Run(settings, federation, folder).go(resume, by_round(on_step), anyway)
     found = {settings.label: [result]}
     show.results(rows(found), as_json(found), json)
     if not json:

@@ -66,6 +66,7 @@ class RunFolder:
         self._written = 0  # bytes and checksum of rounds.jsonl up to the last whole round
         self._checksum = 0
         self._note = ""  # of what the next record should tell
+        self._sums: dict[str, int] = {}  # checksums of the files that stay
 
     @classmethod
     def finished(cls, path: Path) -> "RunFolder":
@@ -77,7 +78,31 @@ class RunFolder:
             raise FedmapError(
                 f"the run in {path} is not finished; go on with: fedmap resume {path}"
             )
+        for name in ("run.toml", "rounds.jsonl", "final.json"):
+            folder.intact(name)
         return folder
+
+    def intact(self, name: str) -> Path:
+        """A file of the finished run, if it is as the run left it. (Runs of older versions have no
+        checksums.)"""
+        path, sums = self.path / name, self._checksums()
+        if sums and not path.is_file():
+            raise FedmapError(f"{path} is missing; get the run's folder again, or run it again")
+        if name in sums and zlib.crc32(path.read_bytes()) != sums[name]:
+            raise FedmapError(
+                f"{path} is damaged or was changed: its checksum is not the one that the run left; "
+                "get it again, or run it again"
+            )
+        return path
+
+    def _checksums(self) -> dict[str, int]:
+        path = self.path / "done"
+        try:
+            return dict(json.loads(path.read_text() or "{}"))
+        except (OSError, ValueError, TypeError) as wrong:
+            raise FedmapError(
+                f"{path} is damaged ({wrong}); the run's files are in doubt"
+            ) from None
 
     @property
     def done(self) -> bool:
@@ -119,11 +144,29 @@ class RunFolder:
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file of the run, whole or not at all."""
-        path = self.path / name
+        path, content = self.path / name, content.encode() if isinstance(content, str) else content
         path.parent.mkdir(exist_ok=True)
-        write_atomically(
-            path, content.encode() if isinstance(content, str) else content, self.lasting
-        )
+        write_atomically(path, content, self.lasting)
+        if path.parent != self.checkpoint:
+            self._sums[name] = zlib.crc32(content)
+
+    def describe(self, text: str) -> None:
+        """Write run.toml, and beside the checkpoint what it says now: a person may change the one,
+        and the run goes on by the other."""
+        self.write("run.toml", text)
+        if self.lasting:
+            self.write("checkpoint/run.toml", text)
+
+    @property
+    def description(self) -> Path:
+        """run.toml as the run was begun with."""
+        begun = self.checkpoint / "run.toml"
+        return begun if begun.exists() else self.path / "run.toml"
+
+    def finish(self) -> None:
+        """The mark of a finished run, with a checksum of each of its files."""
+        records = {"rounds.jsonl": self._checksum} if self._written else {}
+        self.write("done", json.dumps(self._sums | records, indent=1) + "\n")
 
     def commit(self, record: Record, server: Values, store: StateStore) -> None:
         """Make a round final: the clients' states are in the store already; then server state,
@@ -159,10 +202,11 @@ class RunFolder:
     def reopen(self) -> None:
         """Take the end of a finished run back, for more rounds: its last round is the last commit,
         and its results stand until there are new ones."""
+        RunFolder.finished(self.path)
         if not self._commit.exists():
             content = self._rounds.read_bytes()
             self._written, self._checksum = len(content), zlib.crc32(content)
-            state = values.save(values.load(self.path / "server.safetensors"))
+            state = values.save(values.load(self.intact("server.safetensors")))
             self._commit_to(len(content.splitlines()), state)
         (self.path / "done").unlink()
 
@@ -180,8 +224,14 @@ class RunFolder:
         self._checksum = zlib.crc32(line, self._checksum)
 
     def records(self) -> list[Record]:
-        """The records of all whole rounds of a finished run."""
-        return [json.loads(line) for line in self._rounds.read_text().splitlines()]
+        """The records of all whole rounds of a finished run; there is at least one."""
+        lines = self._rounds.read_bytes().splitlines() if self._rounds.exists() else []
+        return [parsed(line, self._rounds) for line in lines or [b""]]
+
+    def final(self) -> Record:
+        """The summary of a finished run."""
+        path = self.path / "final.json"
+        return parsed(path.read_bytes() if path.exists() else b"", path)
 
     def restore(self, store: StateStore) -> tuple[list[Record], Values | None]:
         """The records and the server state of the last whole round; the store is brought back to
@@ -210,8 +260,12 @@ class RunFolder:
         """Forget all that is later. What made it necessary is said, and noted in a record."""
         store.forget_after(round)
         if fault:
-            self._note = f"{fault}; the run goes on from round {round}, the last whole one"
-            print(f"fedmap: {self._note}", file=sys.stderr, flush=True)
+            self.tell(f"{fault}; the run goes on from round {round}, the last whole one")
+
+    def tell(self, note: str) -> None:
+        """What is unusual about this run: said now, and noted in the next round's record."""
+        print(f"fedmap: {note}", file=sys.stderr, flush=True)
+        self._note = f"{self._note}; {note}" if self._note else note
 
     def _whole(self, path: Path, store: StateStore) -> tuple[list[Record], Values]:
         """The records and the server state of the round that a commit names, if all of it is
@@ -246,6 +300,17 @@ class RunFolder:
         lines = self._rounds.read_bytes().splitlines() if self._rounds.exists() else []
         servers = [path.stem.rpartition("-")[2] for path in self.checkpoint.glob("server-*")]
         return max([len(lines), *(int(round) for round in servers if round.isdecimal())])
+
+
+def parsed(content: bytes, path: Path) -> Record:
+    """The dictionary in a text of JSON."""
+    try:
+        found = json.loads(content)
+    except ValueError as wrong:
+        raise FedmapError(f"{path} is damaged: {wrong}; get it again, or run it again") from None
+    if not isinstance(found, dict):
+        raise FedmapError(f"{path} is damaged: it holds {found!r}, no record")
+    return found
 
 
 def last_rounds(records: list[Record]) -> dict[int, int]:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,21 @@ class RunFolder:
     def begun(self) -> bool:
         """Has a run been started here?"""
         return (self.path / "run.toml").exists()
+
+    def what_is_kept(self) -> str:
+        """What a person is told of a run that could not go on."""
+        if not self.begun:
+            return "the folder was removed while the run went on, and nothing of it is kept"
+        if not (self._commit.exists() or self._before.exists()):
+            return f"no whole round is kept, begin again with: fedmap resume {self.path}"
+        return f"whole rounds are kept, go on with: fedmap resume {self.path}"
+
+    def tidy(self, keep_states: bool) -> None:
+        """Remove the checkpoint of a finished run whose process was killed before it could."""
+        if self.done and self.checkpoint.exists() and not keep_states:
+            # Somebody may be about to do it, or the folder may not be ours.
+            with suppress(FedmapError, OSError), self.locked():
+                pass
 
     def refuse_foreign(self) -> None:
         """Refuse a folder in which somebody else has files and no run was ever started."""

@@ -48,6 +48,7 @@ class Result:
         folder = RunFolder.finished(Path(path))
         file = folder.path / "run.toml"
         settings = Settings.of(read_toml(file))
+        folder.tidy(settings.keep_states)
         about = read_federation(file)
         if not {"shape", "classes"} <= about.keys():
             raise FedmapError(f"{file} is damaged: it does not say the shape and the classes")

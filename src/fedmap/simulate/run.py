@@ -119,7 +119,7 @@ class Run:
             except OSError as wrong:
                 raise FedmapError(
                     f"cannot write {wrong.filename or folder.path}: {wrong.strerror}; "
-                    f"whole rounds are kept, go on with: fedmap resume {folder.path}"
+                    f"{folder.what_is_kept()}"
                 ) from wrong
         return self._result(folder)
 

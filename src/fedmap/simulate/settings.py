@@ -33,7 +33,7 @@ FEDERATION = {
     "partition_seed",
 }
 # how a run is carried out; they change no number
-NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states"}
+NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states", "client_timeout"}
 # the tables of run.toml that are no settings
 ADDED = {"federation", "versions", "processor"}
 
@@ -106,6 +106,12 @@ class Settings(Training):
         "used; a local one with as many cores as workers is started if not given",
     )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
+    client_timeout: float | None = Field(
+        None,
+        gt=0,
+        description="seconds that a client may take in a round, else the run ends; no limit if not "
+        "given",
+    )
     keep_states: bool = Field(
         False, description="keep the clients' states of a finished run, for more rounds later"
     )
@@ -142,10 +148,12 @@ class Settings(Training):
 
     @property
     def engine_name(self) -> str:
-        """The engine; `auto` is what the address and the workers need."""
+        """The engine; `auto` is what the address and the workers need. A client's time can be
+        watched only from another process."""
         if self.engine != "auto":
             return self.engine
-        return "ray" if self.ray_address else "local" if self.workers == 1 else "fork"
+        alone = self.workers == 1 and self.client_timeout is None
+        return "ray" if self.ray_address else "local" if alone else "fork"
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""

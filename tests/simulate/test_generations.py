@@ -11,6 +11,9 @@ import pytest
 
 import fedmap
 from fedmap.federation import Federation
+from fedmap.methods import METHODS
+from fedmap.methods.map import MAP
+from fedmap.values import Values
 
 SMALL: dict[str, Any] = {
     "net": "tiny", "rounds": 4, "fraction": 0.5, "epochs": 1, "batch": 20, "lr": 0.1,
@@ -141,3 +144,23 @@ def test_records_damaged_in_an_earlier_round_are_refused(
     flip(tmp_path / "run/rounds.jsonl", 5)
     with pytest.raises(fedmap.FedmapError, match=r"rounds\.jsonl is damaged: its checksum differs"):
         fedmap.run("map", federation, out=tmp_path / "run", resume=True, **SMALL)
+
+
+def test_killed_within_the_next_round_a_damaged_one_is_refused_where_clients_keep_states(
+    federation: Federation, tmp_path: Path
+) -> None:
+    """Two slots: what round 4 wrote took the place of what round 2 left."""
+
+    class Fails(MAP):
+        def aggregate(self, server: Any, state: Values, uploads: Any) -> Values:
+            if server.round == 4:
+                raise StopError
+            return super().aggregate(server, state, uploads)
+
+    given = SMALL | {"fraction": 1.0, "out": tmp_path / "run"}
+    with METHODS.lent("fails", Fails):
+        with pytest.raises(StopError):
+            fedmap.run("fails", federation, **given)
+        flip(tmp_path / "run/checkpoint/server-3.safetensors")
+        with pytest.raises(fedmap.FedmapError, match="nor is the round before it whole"):
+            fedmap.run("fails", federation, resume=True, **given)

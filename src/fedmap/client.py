@@ -57,6 +57,11 @@ def local_steps(samples: int, training: Training) -> int:
     return max(int(training.epochs * batches + 1e-9), MIN_STEPS)
 
 
+def in_round(round: int, training: Training) -> str:
+    """When something happened: the personal models are made after the last round."""
+    return f"in round {round}" if round <= training.rounds else "after the last round"
+
+
 class Client:
     """What a method sees of one client in one round."""
 
@@ -229,8 +234,9 @@ class Client:
                 if largest > LARGE
                 else ""
             )
+            when = in_round(self.round, self.training)
             raise DivergenceError(
-                f"the training loss of client {self.number} is {value} in round {self.round} "
+                f"the training loss of client {self.number} is {value} {when} "
                 f"(lr {self.lr:g}); a smaller lr or a limit on gradients (clip) usually helps"
                 f"{scaling}"
             )

@@ -2,6 +2,7 @@
 without dimensions. How such a dictionary lies in memory and in a file is said here too."""
 
 import mmap
+import zlib
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -11,6 +12,8 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
+
+from fedmap.errors import FedmapError
 
 Values = dict[str, Tensor]
 Buffer = mmap.mmap | bytearray
@@ -77,7 +80,18 @@ def save(values: Values, notes: dict[str, str] | None = None) -> bytes:
 
 def load(path: Path) -> Values:
     """The dictionary in a safetensors file."""
-    return safetensors.torch.load_file(path)
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as wrong:
+        raise FedmapError(f"{path} cannot be read as a safetensors file: {wrong}") from None
+
+
+def checksum(values: Mapping[str, Tensor], start: int = 0) -> int:
+    """Of names and bytes, in the order of the names."""
+    for name in sorted(values):
+        start = zlib.crc32(name.encode(), start)
+        start = zlib.crc32(values[name].contiguous().numpy().tobytes(), start)
+    return start
 
 
 def load_notes(path: Path) -> dict[str, str]:

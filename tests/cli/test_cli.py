@@ -286,3 +286,12 @@ def test_a_run_is_not_repeated_on_data_that_changed(
     assert again.returncode == 1
     assert f"csv:{shops} is not what it was: {says}" in again.stderr
     assert fedmap("run first/run.toml --partition-seed 5 --out second --quiet").returncode == 0
+
+
+def test_escape_sequences_in_a_name_do_not_reach_the_terminal(
+    fedmap: Callable[[str], Any],
+) -> None:
+    refused = fedmap("resume no\x1b]0;owned\x07where\u202e")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("fedmap: no\\x1b]0;owned\\x07where\\u202e is not a run folder")
+    assert "fedmap: tromsø-🦊 is not" in fedmap("resume tromsø-🦊").stderr

@@ -48,6 +48,10 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     "--warmup-rounds": ("1", 1),
     "--server-weights": ("samples", "samples"),
     "--workers": ("2", 2),
+    "--client-timeout": ("300", 300.0),
+    "--on-bad-upload": ("skip", "skip"),
+    "--norm-bound": ("1000", 1000.0),
+    "--min-clients": ("2", 2),
 }
 LINE = " ".join(f"{flag} {text}" for flag, (text, _) in SETTINGS.items())
 
@@ -169,7 +173,7 @@ def test_resume_takes_another_engine(call: Call, monkeypatch: pytest.MonkeyPatch
     Path("out").mkdir()
     Path("out/run.toml").write_text('engine = "ray"\nray_address = "10.0.0.1:6379"\n')
     seen: list[Any] = []
-    monkeypatch.setattr(train, "one_run", lambda settings, *rest: seen.append(settings))
+    monkeypatch.setattr(train, "one_run", lambda settings, *rest, **more: seen.append(settings))
     call("resume out")
     call("resume out --engine fork")
     call("resume out --ray-address auto")

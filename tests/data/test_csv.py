@@ -112,7 +112,7 @@ def test_columns_may_be_divided_as_spreadsheets_do(tmp_path: Path, separator: st
         (["a,y", "1,2"], {"categories": ["c"]}, "there is no column 'c'; there are: a, y"),
         (["y", "1"], {}, "there is no column of features"),
         (["a,y", "1,0.5"], {}, "labels of type float64, such as 0.5"),
-        (["a,y", "inf,1"], {}, "sample 0 has a value that is not finite"),
+        (["a,y", "inf,1"], {}, "row 2 has inf in column a; numbers up to"),
         (['a,y', '"1,2'], {}, "not a .csv file in UTF-8"),
     ],
 )  # fmt: skip

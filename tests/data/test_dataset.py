@@ -1,9 +1,11 @@
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from fedmap.data import Dataset, synthetic
+from fedmap.data import Dataset, load, synthetic
 from fedmap.data.dataset import Sums, normalize
 from fedmap.errors import FedmapError
 
@@ -148,3 +150,33 @@ def test_normalize_leaves_the_samples_themselves_alone() -> None:
     x = torch.ones(2, 2)
     normalize(x, (1.0, 1.0), (2.0, 2.0))
     assert x.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(("value", "fine"), [(1.8e19, True), (-1e30, False), (1e30, False)])
+def test_a_feature_that_cannot_be_squared_is_refused_with_its_name_and_value(
+    value: float, fine: bool
+) -> None:
+    x = torch.zeros(3, 2)
+    x[1, 1] = value
+    y = torch.tensor([0, 1, 0])
+    given: dict[str, Any] = {"classes": ("a", "b"), "features": ("age", "income")}
+
+    def made() -> Dataset:
+        return Dataset("own", x, y, x[:0], y[:0], **given)
+
+    if fine:
+        assert made().train_x[1, 1] == value
+        return
+    sentence = (
+        rf"feature 'income' of train sample 1 is {value:.3g}; values up to 1\.84e\+19".replace(
+            "1e+30", r"1e\+30"
+        )
+    )
+    with pytest.raises(FedmapError, match=sentence):
+        made()
+
+
+def test_a_table_with_a_feature_that_cannot_be_squared_names_its_column(tmp_path: Path) -> None:
+    (tmp_path / "oslo.csv").write_text("age,income,y\n1,2,0\n2,1e30,1\n3,4,0\n")
+    with pytest.raises(FedmapError, match=r"row 3 has 1e30 in column income; numbers up to 1\.84"):
+        load(f"csv:{tmp_path}")

@@ -154,7 +154,7 @@ def bits(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         path.relative_to(folder).as_posix(): content(path)
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in ("run.toml", "rounds.jsonl")
+        if path.is_file() and path.name not in ("run.toml", "rounds.jsonl", "done")
     }
     rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     return found | {"rounds": [record | {"seconds": 0} for record in rounds]}
@@ -257,8 +257,8 @@ fedmap.run("map", federation, **{given}, out={str(out)!r}, engine="ray", workers
     done = json.loads(committed.read_text())["round"]
     # as many rounds more as are needed to see it
     rounds = done + 2
-    text = (out / "run.toml").read_text()
-    (out / "run.toml").write_text(text.replace("rounds = 400", f"rounds = {rounds}"))
+    for file in (out / "run.toml", out / "checkpoint/run.toml"):
+        file.write_text(file.read_text().replace("rounds = 400", f"rounds = {rounds}"))
     again = given | {"rounds": rounds}
     fedmap.run("map", federation, **again, out=out, resume=True, engine="local")
     fedmap.run("map", federation, **again, out=tmp_path / "here")

@@ -10,7 +10,8 @@ import threading
 import pytest
 
 from fedmap.errors import FedmapError
-from fedmap.flower.lab import Lab, free_ports, leave, listens, marked, on_signals, tail, until
+from fedmap.flower.lab import Lab, free_ports, leave, listens, marked, tail, until
+from fedmap.signals import on_signals
 
 
 def test_ports_are_free_and_different():

@@ -10,7 +10,7 @@ from fedmap.data import load
 from fedmap.errors import FedmapError
 from fedmap.nets import build
 from fedmap.paper import central
-from fedmap.paper.central import Central, shown_cuts
+from fedmap.paper.central import CHECKPOINT, Central, shown_cuts
 from fedmap.paper.study import Row
 from fedmap.random import generator
 from fedmap.vector import Model
@@ -99,6 +99,31 @@ def test_a_training_stopped_after_any_epoch_goes_on_to_the_same_bytes(
     assert parts.read_bytes() == whole.read_bytes()
     assert [r["epoch"] for r in work.measured(tmp_path / "parts")] == [0, 1, 2, 3]
     assert not (parts.parent / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("damage", ["a bit", "the end"])
+def test_a_damaged_checkpoint_of_a_training_is_told_not_used(damage: str, tmp_path: Path) -> None:
+    def stop(number: int, message: str) -> None:
+        raise KeyboardInterrupt
+
+    work = watched(net="tiny-bn")
+    with pytest.raises(KeyboardInterrupt):
+        work.go(tmp_path, stop)
+    path = tmp_path / work.name / CHECKPOINT
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content if damage == "a bit" else content[:-5])
+    with pytest.raises(FedmapError, match=r"step\.safetensors is damaged: its checksum differs"):
+        work.go(tmp_path, nothing)
+
+
+def test_numbers_of_finished_work_that_were_changed_are_told(tmp_path: Path) -> None:
+    work = watched(epochs=1, net="tiny-bn")
+    work.go(tmp_path, nothing)
+    path = tmp_path / work.name / "measured.csv"
+    path.write_text(path.read_text().replace("1", "2"))
+    with pytest.raises(FedmapError, match=r"measured\.csv is damaged or was changed"):
+        work.measured(tmp_path)
 
 
 def test_finished_work_is_not_done_again(tmp_path: Path) -> None:

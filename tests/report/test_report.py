@@ -138,6 +138,7 @@ def test_json_has_one_entry_for_each_run_with_shares_as_they_are() -> None:
             "personal_accuracy": 0.8,
             "personal_accuracy_last_10": pytest.approx(0.6),
             "personal_accuracy_all_clients": 0.9,
+            "left_out": 0,
         },
         {
             "method": "fedrep",
@@ -148,6 +149,7 @@ def test_json_has_one_entry_for_each_run_with_shares_as_they_are() -> None:
             "personal_accuracy": 0.5,
             "personal_accuracy_last_10": 0.5,
             "personal_accuracy_all_clients": 0.6,
+            "left_out": 0,
         },
     ]
 

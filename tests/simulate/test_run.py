@@ -201,17 +201,6 @@ def test_an_unfinished_run_is_not_resumed_unasked(federation: Federation, tmp_pa
         Result.read(tmp_path / "run")
 
 
-def test_a_damaged_checkpoint_is_told_not_used(federation: Federation, tmp_path: Path) -> None:
-    with pytest.raises(StopError):
-        fedmap.run("map", federation, out=tmp_path / "run", on_round=stop_after(2), **SMALL)
-    server = tmp_path / "run/checkpoint/server-2.safetensors"
-    content = bytearray(server.read_bytes())
-    content[-1] ^= 1
-    server.write_bytes(content)
-    with pytest.raises(fedmap.FedmapError, match=r"server-2\.safetensors is damaged"):
-        fedmap.run("map", federation, out=tmp_path / "run", resume=True, **SMALL)
-
-
 def test_a_round_that_was_not_committed_is_forgotten(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -558,18 +547,6 @@ def test_the_kernels_of_a_run_are_in_force_while_it_goes_on_and_not_afterwards(
     monkeypatch.setattr(kernels, "in_force", noted)
     fedmap.run("fedavg", federation, **SMALL, kernels="torch")
     assert chosen == ["torch"]
-
-
-def test_a_damaged_record_is_not_resumed(federation: Federation, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    with pytest.raises(StopError):
-        fedmap.run("map", federation, out=out, on_round=stop_after(2), **SMALL)
-    content = (out / "rounds.jsonl").read_text()
-    changed = content.replace('"round": 1', '"round": 3', 1)
-    assert changed != content
-    (out / "rounds.jsonl").write_text(changed)
-    with pytest.raises(fedmap.FedmapError, match=r"rounds\.jsonl is damaged: its checksum differs"):
-        fedmap.run("map", federation, out=out, resume=True, **SMALL)
 
 
 def named(*names: str) -> Federation:

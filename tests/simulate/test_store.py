@@ -56,19 +56,19 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "states.bin"
     store = FileStore(INITIAL, 4, path)
     store.put(1, 3, state(3))
-    store.check(1, 3)
+    store.check(1, 3, 3)
     content = bytearray(path.read_bytes())
     where = content.index(torch.tensor(3.0).numpy().tobytes())
     content[where] ^= 1
     path.write_bytes(content)
     with pytest.raises(FedmapError, match=r"client 1's state \(round 3\) is damaged"):
-        FileStore(INITIAL, 4, path).check(1, 3)
+        FileStore(INITIAL, 4, path).check(1, 3, 3)
 
 
 def test_a_state_of_another_round_is_noticed(store: FileStore) -> None:
     store.put(1, 3, state(3))
     with pytest.raises(FedmapError, match="client 1's state of round 3, not of round 4"):
-        store.check(1, 4)
+        store.check(1, 4, 4)
 
 
 def test_a_state_that_changes_its_shape_is_refused(store: FileStore) -> None:

@@ -21,7 +21,9 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def spoiled(change: Callable[[Values], Values]) -> type[Method[MethodParams]]:
+def spoiled(
+    change: Callable[[Values], Values], when: int = 2, by: tuple[int, ...] = (2,)
+) -> type[Method[MethodParams]]:
     """FedAvg, except that client 2 changes its upload in round 2."""
 
     class Spoiled(Method[MethodParams]):
@@ -32,7 +34,8 @@ def spoiled(change: Callable[[Values], Values]) -> type[Method[MethodParams]]:
 
         def local_round(self, client: Client, down: Values, state: Values) -> Local:
             local = super().local_round(client, down, state)
-            up = change(local.up) if (client.number, client.round) == (2, 2) else local.up
+            bad = client.number in by and client.round == when
+            up = change(local.up) if bad else local.up
             return local._replace(up=up, state={"rounds": state["rounds"] + 1})
 
     return Spoiled
@@ -128,6 +131,38 @@ def test_too_few_uploads_stop_the_run_with_the_reasons(federation: Federation) -
         pytest.raises(FedmapError, match=r"round 2 has 5 uploads, min_clients is 6 \(client 2: "),
     ):
         fedmap.run("spoiled", federation, on_bad_upload="skip", min_clients=6, **SMALL)
+
+
+@pytest.mark.parametrize("bad", [nan, infinite, huge])
+def test_the_only_round_of_a_run_is_checked_too(
+    bad: Callable[[Values], Values], federation: Federation, tmp_path: Path
+) -> None:
+    given = SMALL | {"rounds": 1, "out": tmp_path / "run"}
+    with METHODS.lent("spoiled", spoiled(bad, when=1)):
+        with pytest.raises(FedmapError, match="the upload of client 2 in round 1: entry 'model'"):
+            fedmap.run("spoiled", federation, **given)
+        assert not (tmp_path / "run/done").exists()
+        del given["out"]
+        result = fedmap.run("spoiled", federation, on_bad_upload="skip", **given)
+    assert result.global_model is not None
+    assert all(bool(torch.isfinite(p).all()) for p in result.global_model.parameters())
+
+
+def test_what_was_left_out_is_counted_in_what_a_person_sees(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fedmap.cli import show
+    from fedmap.report.table import as_json
+
+    with METHODS.lent("spoiled", spoiled(nan, by=(1, 2))):
+        bad = fedmap.run("spoiled", federation, on_bad_upload="skip", **SMALL)
+        good = fedmap.run("fedavg", federation, **SMALL)
+    found = {"spoiled": [bad], "fedavg": [good]}
+    show.left_out(found)
+    assert capsys.readouterr().out.startswith(
+        "\nspoiled: 2 uploads were left out (client 1 in round 2: entry 'model' has values that"
+    )
+    assert [entry["left_out"] for entry in as_json(found)] == [2, 0]
 
 
 def test_one_of_two_uploads_that_is_far_too_long_is_found(federation: Federation) -> None:

@@ -13,6 +13,7 @@ from fedmap.cli import options
 from fedmap.cli.options import takes
 from fedmap.cli.parsing import listed
 from fedmap.errors import FedmapError
+from fedmap.signals import Stopped
 
 if TYPE_CHECKING:
     from fedmap.flower.demo import Site
@@ -166,9 +167,9 @@ def demo(
     settings = {"method": method, "net": "lenet", "rounds": rounds, "fraction": 1.0}
     try:
         result, places = run_demo(out or unused(Path("runs/flower-demo")), sites, settings, say)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped) as stopped:
         print("\nstopped; nothing is left running", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise typer.Exit(getattr(stopped, "code", 130)) from None
     show_demo(result, places)
 
 

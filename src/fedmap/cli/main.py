@@ -10,8 +10,9 @@ import typer
 
 from fedmap.cli import data, flower, options, use
 from fedmap.cli.options import Engine, Json, Out, Quiet, RayAddress, Workers, takes
-from fedmap.cli.parsing import cores, grid_values, listed, method_list, seed_list
+from fedmap.cli.parsing import cores, grid_values, listed, method_list, say, seed_list
 from fedmap.errors import FedmapError
+from fedmap.signals import Stopped, ending_handlers, on_signals
 
 # torch and the rest of fedmap are imported inside the commands: `fedmap --help` must not wait for
 # them.
@@ -83,6 +84,13 @@ def resume(
     workers: Workers = None,
     engine: Engine = None,
     ray_address: RayAddress = None,
+    client_timeout: options.ClientTimeout = None,
+    anyway: Annotated[
+        bool,
+        options.option(
+            "--anyway", "Also with other versions or on another processor.", options.HOW
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -104,9 +112,15 @@ def resume(
             f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
             f"out={str(folder)!r}, resume=True)"
         )
-    how = {"workers": workers, "engine": engine, "ray_address": ray_address, "rounds": rounds}
+    how: dict[str, Any] = {
+        "workers": workers,
+        "engine": engine,
+        "ray_address": ray_address,
+        "rounds": rounds,
+        "client_timeout": client_timeout,
+    }
     given = {name: value for name, value in how.items() if value is not None}
-    one_run(Settings.of(base | given), folder, True, quiet, as_json)
+    one_run(Settings.of(base | given), folder, True, quiet, as_json, anyway=anyway)
 
 
 @app.command(rich_help_panel="Train")
@@ -313,9 +327,14 @@ def version(
 
 
 def main() -> None:
-    """What the shell calls: a sentence and exit code 1 for what a person can put right."""
+    """What the shell calls: a sentence and exit code 1 for what a person can put right, and what a
+    shell expects where a signal ends it."""
     try:
-        app()
+        with on_signals(ending_handlers()):
+            app()
     except FedmapError as wrong:
-        print(f"fedmap: {wrong}", file=sys.stderr)
+        say(f"fedmap: {wrong}")
         sys.exit(1)
+    except Stopped as stopped:
+        say("fedmap: stopped")
+        sys.exit(stopped.code)

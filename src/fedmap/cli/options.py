@@ -85,6 +85,12 @@ RayAddress = Annotated[
         HOW,
     ),
 ]
+ClientTimeout = Annotated[
+    float | None,
+    option(
+        "--client-timeout", "Seconds that a client may take, else the run ends (no limit).", HOW
+    ),
+]
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
@@ -272,6 +278,23 @@ class RunOptions:
             "Who does convolutions and sparse products: auto, native or torch (auto).",
             HOW,
         ),
+    ] = None
+    client_timeout: ClientTimeout = None
+    on_bad_upload: Annotated[
+        str | None,
+        option(
+            "--on-bad-upload",
+            "What an upload that is not finite or far too long does: stop the run, or skip it "
+            "(stop).",
+            HOW,
+        ),
+    ] = None
+    norm_bound: Annotated[
+        float | None,
+        option("--norm-bound", "How many times as far as usual an upload may move (100).", HOW),
+    ] = None
+    min_clients: Annotated[
+        int | None, option("--min-clients", "Uploads that a round needs to count (1).", HOW)
     ] = None
     keep_states: Annotated[
         bool | None,

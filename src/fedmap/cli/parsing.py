@@ -1,7 +1,9 @@
-"""From the text of options to values, and the number of cores."""
+"""From the text of options to values, the number of cores, and sentences for a terminal."""
 
 import os
 import re
+import sys
+from contextlib import suppress
 from typing import Any
 
 from fedmap.errors import FedmapError
@@ -62,3 +64,17 @@ def seed_list(text: str) -> list[int]:
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def say(sentence: str) -> None:
+    """A sentence on standard error, if anybody is there to read it."""
+    with suppress(OSError):  # the terminal was closed
+        print(printable(sentence), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey: a file's name can hold escape sequences."""
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode()
+        for one in text
+    )

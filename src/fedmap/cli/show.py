@@ -13,9 +13,12 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from fedmap.cli.parsing import printable
 from fedmap.experiment.plan import Plan
 from fedmap.experiment.progress import Progress
+from fedmap.report import table as report
 from fedmap.report.table import HEAD, Row, as_table
+from fedmap.simulate.result import Result
 
 MOST_BARS = 8  # as many lines as any terminal shows
 MOST_LINES = 20  # of one piece of work, where there is no terminal
@@ -119,8 +122,14 @@ def results(rows: list[Row], entries: list[dict[str, Any]], as_json: bool) -> No
         for name in HEAD:
             grid.add_column(name, justify="left" if name == HEAD[0] else "right")
         for line in table.lines:
-            grid.add_row(*map(escape, line))
+            grid.add_row(*(escape(printable(cell)) for cell in line))
         console.print(grid)
+
+
+def left_out(found: dict[str, list[Result]]) -> None:
+    """What of the uploads does not count in these results."""
+    for line in report.left_out(found):
+        print(printable(f"\n{line}"))
 
 
 def statistics(title: str, numbers: dict[str, Any], as_json: bool) -> None:

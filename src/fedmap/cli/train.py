@@ -1,6 +1,5 @@
 """What `run`, `resume`, `compare`, `sweep` and `demo` do once their options are read."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,23 +8,31 @@ from typing import Any
 import typer
 
 from fedmap.cli import before, show
+from fedmap.cli.parsing import say
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.progress import Watch
 from fedmap.experiment.runs import RunWork, by_round
 from fedmap.report.table import as_json, rows
+from fedmap.signals import Stopped
 from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import Settings
 
 
 @contextmanager
 def stoppable(folder: Path, go_on: str) -> Iterator[None]:
-    """Ctrl-C ends runs in good order and says how to go on."""
+    """Ctrl-C, SIGTERM and SIGHUP end runs in good order and say how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
-        print(f"\nstopped; whole rounds are kept in {folder}. Go on with: {go_on}", file=sys.stderr)
-        raise typer.Exit(130) from None
+    except (KeyboardInterrupt, Stopped) as stopped:
+        kept = f"whole rounds are kept in {folder}. Go on with: {go_on}"
+        say(f"\nstopped; {kept if folder.exists() else f'nothing is kept: {folder} is gone'}")
+        raise typer.Exit(getattr(stopped, "code", 130)) from None
+    except SystemExit as wrong:  # nothing of ours does that
+        raise FedmapError(
+            f"the method ended the process with SystemExit ({wrong.code}) in {folder}; a method "
+            "raises an error instead"
+        ) from wrong
 
 
 def one_run(
@@ -36,6 +43,7 @@ def one_run(
     json: bool,
     kept: dict[str, Any] | None = None,
     dry_run: bool = False,
+    anyway: bool = False,
 ) -> None:
     """One run with its progress; then the table. `kept` is what the run to repeat says of its
     federation; a dry run stops before training."""
@@ -49,7 +57,7 @@ def one_run(
     settings = settings.resolved(federation)
     folder = out or Path("runs") / settings.name
     if dry_run or not (quiet or json or (folder / "run.toml").exists()):
-        print(*before.summary(settings, federation), sep="\n", file=sys.stderr, flush=True)
+        say("\n".join(before.summary(settings, federation)))
     if dry_run:
         return
     work = RunWork(settings, settings.label)
@@ -58,10 +66,11 @@ def one_run(
         show.Display(quiet or json).shown() as display,
     ):
         on_step = Watch([(work, work.steps)], display).of(work)
-        result = Run(settings, federation, folder).go(resume, by_round(on_step))
+        result = Run(settings, federation, folder).go(resume, by_round(on_step), anyway)
     found = {settings.label: [result]}
     show.results(rows(found), as_json(found), json)
     if not json:
+        show.left_out(found)
         print(f"\nrun folder: {folder}")
 
 
@@ -72,6 +81,7 @@ def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, jso
     show.results(comparison.rows(), comparison.json(), json)
     pictures = comparison.pictures()
     if not json:
+        show.left_out(comparison.results)
         print()
         for what, path in pictures.items():
             print(f"{what}: {path}")

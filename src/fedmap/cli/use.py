@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedmap.cli.options import DataDir
+from fedmap.cli.parsing import printable
 
 if TYPE_CHECKING:
     from fedmap.report.table import Table
@@ -160,5 +161,5 @@ def shown(table: "Table") -> None:
         return
     grid = lists.table(*table.head)
     for line in table.lines:
-        grid.add_row(*map(escape, line))
+        grid.add_row(*(escape(printable(cell)) for cell in line))
     screen.print(grid)

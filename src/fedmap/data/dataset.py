@@ -28,6 +28,7 @@ class Defaults:
 OWN = Defaults(fraction=1.0, rounds=50, batch=32)
 
 Scale = Literal["standard", "none"]
+LARGEST = torch.finfo(torch.float32).max ** 0.5  # of a feature
 CONSTANT = 1e-13  # a variance below this share of the squared mean is rounding
 
 
@@ -89,11 +90,24 @@ class Dataset:
                 f"dataset {self.name}: {part} sample {row} has a value that is not finite "
                 "(NaN or infinity)"
             )
+        if x.dtype == torch.float32 and len(x) and float(x.abs().max()) > LARGEST:
+            raise self._too_large(part, x)
         if len(y) and (int(y.min()) < 0 or int(y.max()) >= len(self.classes)):
             wrong = int(y.min()) if int(y.min()) < 0 else int(y.max())
             raise FedmapError(
                 f"dataset {self.name}: {part} label {wrong} is outside 0..{len(self.classes) - 1}"
             )
+
+    def _too_large(self, part: str, x: Tensor) -> FedmapError:
+        """The sentence for a value whose square is no number of 32 bits any more."""
+        flat = x.flatten(1)
+        row, column = divmod(int(flat.abs().argmax()), flat.shape[1])
+        name = repr(self.features[column]) if self.features else str(column)
+        return FedmapError(
+            f"dataset {self.name}: feature {name} of {part} sample {row} is "
+            f"{float(flat[row, column]):.3g}; values up to {LARGEST:.3g} are allowed, so that they "
+            "can be squared: correct it or use another unit"
+        )
 
     def _check_owners(self, owner: Tensor) -> None:
         if owner.shape != self.train_y.shape:

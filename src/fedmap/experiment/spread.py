@@ -44,6 +44,7 @@ SECONDS = 20.0  # that a node works before it sends a folder back,
 BYTES_A_SECOND = 5e6  # and longer for a large one, so that sending costs little beside the work
 COMMIT = "checkpoint/commit.json"
 LAST = (COMMIT, "done", "diverged")  # the files that say that the others are whole
+BEGUN = (COMMIT, "checkpoint/commit-before.json", "rounds.jsonl")  # those that say how far it is
 ALONE = {"engine": "local", "workers": 1, "ray_address": None}
 
 
@@ -142,7 +143,8 @@ class Traveler:
         begins again: there are never files of two different rounds."""
         path, new = self._folder.path, self._folder.checkpoint / "new"
         write_files(new, files)
-        (path / COMMIT).unlink(missing_ok=True)
+        for name in BEGUN:
+            (path / name).unlink(missing_ok=True)
         for old in self._folder.checkpoint.glob("server-*"):
             old.unlink()
         for name in sorted(files, key=lambda name: name in LAST):

@@ -43,9 +43,11 @@ class CountedRounds:
         self._rounds[client] = [r for r in self._rounds.get(client, [0]) if r < round]
 
     def forget_after(self, round: int) -> None:
-        """Nothing later than this is known here."""
+        """Nothing later than this counts."""
+        for client in self._rounds:
+            self.drop(client, round + 1)
 
-    def check(self, client: int, round: int) -> None:
+    def check(self, client: int, round: int, at: int) -> None:
         """What the records say is the site's last round; the site checks its files itself."""
         self.put(client, round, {})
 

@@ -10,12 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -24,6 +23,7 @@ import tomli_w
 
 from fedmap.errors import FedmapError
 from fedmap.flower.keys import Keys, check_site_name
+from fedmap.signals import on_signals
 
 MARK = "FEDMAP_LAB"  # in the environment of every process of a lab: the lab's id / the part's name
 LINK, TOOL = "superlink", "flwr"  # names beside the sites', of the server and of its commands
@@ -341,20 +341,6 @@ class EndedError(FedmapError):
 def leave(number: int, frame: FrameType | None) -> NoReturn:
     """What SIGTERM does: an exception, so that everything is put in order on the way out."""
     sys.exit(128 + number)
-
-
-@contextmanager
-def on_signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
-    """Inside, these signals do this. Only the main thread can say so; others change nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def until(seconds: float, failure: Callable[[], FedmapError]) -> Iterator[None]:

@@ -43,6 +43,9 @@ class Options(BaseModel):
         True, description="a site stays at its node, which is its key; false without node keys"
     )
     moved: str = Field("", description="sites with a new key, with commas")
+    anyway: bool = Field(
+        False, description="go on also with other versions or on another processor"
+    )
 
 
 @app.main()
@@ -83,7 +86,7 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Result:
             setup, counted, hall, out / "checkpoint" / "uploads", options.evaluate_every
         ),
     )
-    result = run.go(resume=True, on_round=lambda record: hall.say(line(record)))
+    result = run.go(True, lambda record: hall.say(line(record)), options.anyway)
     hall.say(f"done: {out}")
     return result
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -91,21 +92,28 @@ class Stepwise:
                 number += 1
                 left, new, message = self.step(number, left)
                 rows += new
-                notes = {"number": str(number), "rows": json.dumps(rows)}
-                folder.write(CHECKPOINT, values.save(left, notes))
+                folder.write(CHECKPOINT, values.save(left, noted(number, rows, left)))
                 on_step(number, message)
             folder.write("measured.csv", to_csv(rows))
-            folder.write("done", "")
+            folder.finish()
 
     def _kept(self, path: Path) -> tuple[int, Values, list[Row]]:
         """The number of steps done, what the last one left, and what was measured."""
         if not path.exists():
             return 0, self.begin(), []
-        notes = values.load_notes(path)
-        return int(notes["number"]), values.load(path), json.loads(notes["rows"])
+        try:
+            left, notes = values.load(path), values.load_notes(path)
+            number, rows = int(notes["number"]), json.loads(notes["rows"])
+        except (FedmapError, KeyError, ValueError):
+            left, notes, number, rows = {}, {}, 0, []
+        if notes != noted(number, rows, left):
+            raise FedmapError(
+                f"{path} is damaged: its checksum differs; remove it to begin this work again"
+            )
+        return number, left, rows
 
     def measured(self, root: Path) -> list[Row]:
-        return from_csv(root / self.name / "measured.csv")
+        return from_csv(RunFolder(root / self.name).intact("measured.csv"))
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -190,6 +198,13 @@ class Central(Stepwise):
 
     def seconds_a_step(self) -> float:
         return -(-len(self.train_data[1]) // self.batch) * self.seconds_a_batch()
+
+
+def noted(number: int, rows: list[Row], left: Values) -> dict[str, str]:
+    """What the header of a checkpoint says: the step, what was measured, a checksum of it all."""
+    measured = json.dumps(rows)
+    crc = values.checksum(left, zlib.crc32(f"{number} {measured}".encode()))
+    return {"number": str(number), "rows": measured, "checksum": str(crc)}
 
 
 class ResumableSGD(SGD):

@@ -109,11 +109,29 @@ def as_table(rows: list[Row], caption: str = "") -> Table:
     return Table(caption, HEAD, [[row.method, *row.cells, row.seconds] for row in rows])
 
 
+def left_out(results: dict[str, list[Result]]) -> list[str]:
+    """For each method whose runs left uploads out: how many, and the first with its reason."""
+    lines = []
+    for method, runs in results.items():
+        found = [(run, r["round"], one) for run in runs for r in run.rounds for one in _out(r)]
+        if found:
+            run, round, one = found[0]
+            many = "1 upload was" if len(found) == 1 else f"{len(found)} uploads were"
+            who = run.final["client_names"][one["client"]]
+            lines.append(f"{method}: {many} left out ({who} in round {round}: {one['reason']})")
+    return lines
+
+
+def _out(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(record.get("left_out", ()))
+
+
 def as_json(results: dict[str, list[Result]]) -> list[dict[str, Any]]:
     """The same for scripts: one entry for each run."""
     return [
         {"method": method, "seed": run.settings.seed, "folder": str(run.folder)}
         | {name: run.final[name] for name in COLUMNS}
+        | {"left_out": sum(len(_out(record)) for record in run.rounds)}
         for method, runs in results.items()
         for run in runs
     ]

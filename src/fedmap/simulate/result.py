@@ -48,8 +48,11 @@ class Result:
         folder = RunFolder.finished(Path(path))
         file = folder.path / "run.toml"
         settings = Settings.of(read_toml(file))
+        folder.tidy(settings.keep_states)
         about = read_federation(file)
-        final = json.loads((folder.path / "final.json").read_text())
+        if not {"shape", "classes"} <= about.keys():
+            raise FedmapError(f"{file} is damaged: it does not say the shape and the classes")
+        final = folder.final()
         method = method or find_method(settings.method)(**settings.params)
         return cls(settings, folder.records(), final, folder.path, method, about)
 
@@ -70,8 +73,10 @@ class Result:
     def global_model(self) -> nn.Module | None:
         """The net with the aggregated weights, in evaluation mode; it takes samples as
         `dataset.normalize` gives them."""
-        file = self.folder / "global.safetensors"
-        return self._models().model(self._values(file)["model"]).net if file.exists() else None
+        name = "global.safetensors"
+        if not (self.folder / name).exists():
+            return None
+        return self._models().model(self._values(name)["model"]).net
 
     def personal_model(self, client: int | str) -> Predictor:
         """The own model of a client, by number or name: samples (as `dataset.normalize` gives them)
@@ -79,7 +84,7 @@ class Result:
         number = self.number_of(client)
         count = len(self.final["personal_accuracy_per_client"])
         files = personal_files(self._about.get("clients", []), count)
-        return self._method.predictor(self._models(), self._values(self.folder / files[number]))
+        return self._method.predictor(self._models(), self._values(files[number]))
 
     def number_of(self, client: int | str) -> int:
         """A client's number, by number or name."""
@@ -104,8 +109,8 @@ class Result:
     def _initial(self) -> Model:
         return Model(self._build())
 
-    def _values(self, file: Path) -> Values:
-        return load_named(self._initial, file)
+    def _values(self, name: str) -> Values:
+        return load_named(self._initial, RunFolder(self.folder).intact(name))
 
 
 def personal_files(names: Sequence[str], clients: int) -> list[str]:

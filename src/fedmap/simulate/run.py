@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedmap import values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
@@ -27,7 +29,14 @@ from fedmap.simulate.result import (
     summary,
 )
 from fedmap.simulate.round import evaluated, play_round, record_of
-from fedmap.simulate.settings import NO_NUMBERS, Settings, read_federation, read_toml, to_toml
+from fedmap.simulate.settings import (
+    NO_NUMBERS,
+    Settings,
+    read_federation,
+    read_table,
+    read_toml,
+    to_toml,
+)
 from fedmap.simulate.store import FileStore, StateStore
 from fedmap.simulate.tasks import Setup, only_tensors
 from fedmap.values import Values
@@ -42,6 +51,7 @@ def run(
     *,
     out: Path | str | None = None,
     resume: bool = False,
+    anyway: bool = False,
     on_round: OnRound = lambda record: None,
     **given: Any,
 ) -> Result:
@@ -49,10 +59,12 @@ def run(
 
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr,
     seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed,
-    also for more rounds than before; without it the folder goes with the result."""
+    also for more rounds than before; without it the folder goes with the result. A run that was
+    begun with other versions or on another processor goes on only with `anyway`."""
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
-    return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
+    run = Run(settings, federation, Path(out) if out is not None else None)
+    return run.go(resume, on_round, anyway)
 
 
 class Run:
@@ -75,11 +87,18 @@ class Run:
         self.store = store
         self.start_engine = start_engine or chosen_engine
 
-    def go(self, resume: bool = False, on_round: OnRound = lambda record: None) -> Result:
-        """Carry the run out, or on, to its end."""
+    def go(
+        self,
+        resume: bool = False,
+        on_round: OnRound = lambda record: None,
+        anyway: bool = False,
+    ) -> Result:
+        """Carry the run out, or on, to its end; `anyway` also where versions or the processor are
+        not those that it was begun with."""
         if self.out is None:
             return self._go_in_a_temporary_folder(on_round)
         folder = RunFolder(self.out)
+        folder.refuse_foreign()
         if folder.begun:
             more = self._refuse_another_run(folder, more=resume)
             if folder.done and not more:
@@ -91,6 +110,7 @@ class Run:
                     f"{folder.path} holds a run that is not finished; "
                     f"go on with: fedmap resume {folder.path}"
                 )
+            self._refuse_another_machine(folder, anyway)
         with folder.locked(self.settings.keep_states):
             try:
                 if folder.done:
@@ -99,7 +119,7 @@ class Run:
             except OSError as wrong:
                 raise FedmapError(
                     f"cannot write {wrong.filename or folder.path}: {wrong.strerror}; "
-                    f"whole rounds are kept, go on with: fedmap resume {folder.path}"
+                    f"{folder.what_is_kept()}"
                 ) from wrong
         return self._result(folder)
 
@@ -119,7 +139,7 @@ class Run:
 
     def _carry_out(self, folder: RunFolder, on_round: OnRound) -> None:
         """The rounds that are left, one after the other, and what is made of the last one."""
-        folder.write("run.toml", to_toml(self._description()) + "\n")
+        folder.describe(to_toml(self._description()))
         setup, store = self.setup, self.store or self._new_store(folder)
         records, state = folder.restore(store)
         state = setup.method.start(setup.initial) if state is None else state
@@ -183,16 +203,11 @@ class Run:
             "client_names": list(self.federation.client_names),
         }
         folder.write("final.json", json.dumps(final, indent=1) + "\n")
-        folder.write("done", "")
+        folder.finish()
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
-        versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
-        versions["python"] = platform.python_version()
-        return self.settings.model_dump() | {
-            "federation": about(self.federation),
-            "versions": versions,
-        }
+        return self.settings.model_dump() | {"federation": about(self.federation)} | machine()
 
     def _refuse_lost_states(self, folder: RunFolder) -> None:
         """A finished run goes on only where its clients have no state or theirs was kept."""
@@ -206,7 +221,7 @@ class Run:
 
     def _refuse_another_run(self, folder: RunFolder, more: bool) -> bool:
         """Is it the same run with more rounds, where that is allowed? All else is refused."""
-        path = folder.path / "run.toml"
+        path = folder.description
         kept = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
         more = more and self.settings.rounds > kept["rounds"]
         if more:
@@ -223,6 +238,32 @@ class Run:
                 f"{folder.path} holds a run on another federation: {differs}; choose another folder"
             )
         return more
+
+    def _refuse_another_machine(self, folder: RunFolder, anyway: bool) -> None:
+        """Refuse to go on where the same settings would give other bits, unless that is wanted."""
+        changes = [
+            f"{name} was {value} and is {found.get(name)}"
+            for table, found in machine().items()
+            for name, value in read_table(folder.description, table).items()
+            if value != found.get(name)
+        ]
+        if changes and not anyway:
+            raise FedmapError(
+                f"the run in {folder.path} would not give the numbers of one that was never "
+                f"stopped: {', '.join(changes)}; go on all the same with: fedmap resume "
+                f"{folder.path} --anyway (anyway=True in Python)"
+            )
+        if changes:
+            folder.tell(f"the run goes on although {', '.join(changes)}")
+
+
+def machine() -> dict[str, dict[str, str]]:
+    """What the last bits of numbers also depend on: tables of run.toml."""
+    versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
+    versions["python"] = platform.python_version()
+    instructions = torch.backends.cpu.get_cpu_capability()
+    processor = {"machine": platform.machine(), "instructions": instructions}
+    return {"versions": versions, "processor": processor}
 
 
 def about(federation: AnyFederation) -> dict[str, Any]:
@@ -247,8 +288,9 @@ def difference(kept: dict[str, Any], federation: AnyFederation) -> str:
     found = about(federation)
     for name, what in DIFFERENCES.items():
         if name in kept and kept[name] != found.get(name):
-            entries = changed(kept[name], found[name]) if name in ("classes", "clients") else ""
-            numbers = f" ({kept[name]} then, {found[name]} now)"
+            now = found.get(name)
+            entries = changed(kept[name], now or []) if name in ("classes", "clients") else ""
+            numbers = f" ({kept[name]} then, {now} now)"
             shown = entries or (numbers if name in ("shape", "samples") else "")
             return f"{what} changed{shown}"
     return ""

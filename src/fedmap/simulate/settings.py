@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import tomli_w
 from pydantic import Field, PositiveInt
 
 from fedmap import kernels
@@ -32,7 +33,9 @@ FEDERATION = {
     "partition_seed",
 }
 # how a run is carried out; they change no number
-NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states"}
+NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states", "client_timeout"}
+# the tables of run.toml that are no settings
+ADDED = {"federation", "versions", "processor"}
 
 
 class Settings(Training):
@@ -103,6 +106,12 @@ class Settings(Training):
         "used; a local one with as many cores as workers is started if not given",
     )
     workers: int = Field(1, ge=1, description="processes; any number gives the same result")
+    client_timeout: float | None = Field(
+        None,
+        gt=0,
+        description="seconds that a client may take in a round, else the run ends; no limit if not "
+        "given",
+    )
     keep_states: bool = Field(
         False, description="keep the clients' states of a finished run, for more rounds later"
     )
@@ -139,10 +148,12 @@ class Settings(Training):
 
     @property
     def engine_name(self) -> str:
-        """The engine; `auto` is what the address and the workers need."""
+        """The engine; `auto` is what the address and the workers need. A client's time can be
+        watched only from another process."""
         if self.engine != "auto":
             return self.engine
-        return "ray" if self.ray_address else "local" if self.workers == 1 else "fork"
+        alone = self.workers == 1 and self.client_timeout is None
+        return "ray" if self.ray_address else "local" if alone else "fork"
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
@@ -174,32 +185,41 @@ class Settings(Training):
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file. Tables other than params and partition_params (what a finished
     run adds) are left out."""
-    found = _parsed(path)
-    return {name: value for name, value in found.items() if name not in ("versions", "federation")}
+    return {name: value for name, value in _parsed(path).items() if name not in ADDED}
 
 
 def read_federation(path: Path) -> dict[str, Any]:
     """What a run's run.toml says of the federation; nothing where the file is no run's."""
-    return dict(_parsed(path).get("federation", {}))
+    return read_table(path, "federation")
+
+
+def read_table(path: Path, name: str) -> dict[str, Any]:
+    """One of the tables that a run adds to its settings; empty where the file is no run's."""
+    found = _parsed(path).get(name, {})
+    if not isinstance(found, dict):
+        raise FedmapError(f"{path}: {name} is no table, but {found!r}")
+    return found
 
 
 def _parsed(path: Path) -> dict[str, Any]:
+    if not path.is_file():  # nor is a pipe one, or a device
+        raise FedmapError(f"there is no file {path}")
     try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise FedmapError(f"there is no file {path}") from None
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as wrong:
+        raise FedmapError(f"cannot read {path}: {wrong.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
         raise FedmapError(f"{path} is not a TOML file: {wrong}") from None
 
 
 def to_toml(tables: dict[str, Any]) -> str:
-    """A TOML text of plain values, with one level of tables at the end."""
-    plain = [
-        f"{name} = {json.dumps(value)}"
-        for name, value in tables.items()
-        if not isinstance(value, dict) and value is not None
-    ]
-    nested = [
-        f"\n[{name}]\n{to_toml(table)}" for name, table in tables.items() if isinstance(table, dict)
-    ]
-    return "\n".join([*plain, *nested])
+    """A TOML text of plain values and tables; what is None is left out, at any depth."""
+    return tomli_w.dumps(_known(tables))
+
+
+def _known(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _known(value) if isinstance(value, dict) else value
+        for name, value in table.items()
+        if value is not None
+    }

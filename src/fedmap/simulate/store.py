@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from fedmap.errors import FedmapError
+from fedmap.simulate.files import open_own
 from fedmap.simulate.memory import Memory
 from fedmap.values import ALIGNMENT, Layout, Values
 
 # The round that a state was made in (0: none), and a checksum of the state.
 HEADER = struct.Struct("<qI")
+TICKET = struct.Struct("<q")  # at the end of the file: how often it has been opened
 
 
 class StateStore(Protocol):
@@ -34,8 +36,8 @@ class StateStore(Protocol):
         """Drop states of a round that was not completed."""
         ...
 
-    def check(self, client: int, round: int) -> None:
-        """Is the client's state the one of this round, unharmed?"""
+    def check(self, client: int, round: int, at: int) -> None:
+        """Was the client's state after round `at` the one of this round, and is it unharmed?"""
         ...
 
     def sync(self) -> None:
@@ -44,7 +46,9 @@ class StateStore(Protocol):
 
 
 class FileStore:
-    """States in a file, or in memory without a path. Processes forked later read the same bytes."""
+    """States in a file, or in memory without a path. Processes forked later read the same bytes.
+    Whoever opens the file takes the next ticket, and a write with an older one is refused: so a
+    process that outlives its run cannot touch the states of the run that goes on."""
 
     def __init__(self, initial: Values, clients: int, path: Path | None = None) -> None:
         self.initial = initial
@@ -57,10 +61,25 @@ class FileStore:
             self._memory = Memory()
             self._fd = self._memory.fd
         else:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT)
+            self._fd = open_own(path, os.O_RDWR | os.O_CREAT, 0o600)
             weakref.finalize(self, os.close, self._fd)
+            os.fchmod(self._fd, 0o600)  # states are private, also where an older one was not
         # Sparse: what is never written takes no room.
-        os.ftruncate(self._fd, max(2 * clients * self._slot, 1))
+        os.ftruncate(self._fd, 2 * clients * self._slot + TICKET.size)
+        self._ticket = self._newest_ticket() + 1
+        _write_all(self._fd, TICKET.pack(self._ticket), 2 * clients * self._slot)
+
+    def _newest_ticket(self) -> int:
+        packed = os.pread(self._fd, TICKET.size, 2 * self.clients * self._slot)
+        return int(TICKET.unpack(packed)[0])
+
+    def _write(self, data: bytes | bytearray, offset: int) -> None:
+        if self._newest_ticket() != self._ticket:
+            raise FedmapError(
+                f"another process has gone on with the run of {self._path}; what this one still "
+                "does no longer counts"
+            )
+        _write_all(self._fd, data, offset)
 
     def _headers(self, client: int) -> list[tuple[int, int]]:
         starts = [(2 * client + slot) * self._slot for slot in (0, 1)]
@@ -103,8 +122,8 @@ class FileStore:
         rounds = [r for r, _ in self._headers(client)]
         start = (2 * client + (1 - rounds.index(max(rounds)))) * self._slot
         try:
-            _write_all(self._fd, packed, start + ALIGNMENT)
-            _write_all(self._fd, HEADER.pack(round, zlib.crc32(packed)), start)
+            self._write(packed, start + ALIGNMENT)
+            self._write(HEADER.pack(round, zlib.crc32(packed)), start)
         except OSError as wrong:
             where = self._path or "the clients' states"
             raise FedmapError(
@@ -116,28 +135,28 @@ class FileStore:
         """Go back to the state before this round: it does not count for the client."""
         for slot, (made_in, _) in enumerate(self._headers(client) if self.initial else ()):
             if made_in >= round:
-                _write_all(self._fd, HEADER.pack(0, 0), (2 * client + slot) * self._slot)
+                self._write(HEADER.pack(0, 0), (2 * client + slot) * self._slot)
 
     def forget_after(self, round: int) -> None:
         """Drop states of a round that was not completed."""
         for client in range(self.clients):
             self.drop(client, round + 1)
 
-    def check(self, client: int, round: int) -> None:
-        """Is the client's state the one of this round, unharmed?"""
+    def check(self, client: int, round: int, at: int) -> None:
+        """Was the client's state after round `at` the one of this round, and is it unharmed?"""
         if not self.initial:
             return
-        found = self.round_of(client)
+        headers = self._headers(client)
+        found = max((made_in for made_in, _ in headers if made_in <= at), default=0)
         if found != round:
             raise FedmapError(
-                f"the checkpoint has client {client}'s state of round {found}, not of round "
-                f"{round}; the run cannot go on"
+                f"the checkpoint has client {client}'s state of round {found}, not of round {round}"
             )
-        slot = [r for r, _ in self._headers(client)].index(round)
-        if zlib.crc32(self._packed(client, slot)) != self._headers(client)[slot][1]:
+        slot = [made_in for made_in, _ in headers].index(round)
+        if zlib.crc32(self._packed(client, slot)) != headers[slot][1]:
             raise FedmapError(
                 f"the checkpoint of client {client}'s state (round {round}) is damaged: its "
-                "checksum differs; the run cannot go on"
+                "checksum differs"
             )
 
     def sync(self) -> None:

@@ -43,6 +43,7 @@ def adapt(run: Path, data: str, out: Path, data_dir: Path | None = None) -> Adap
             f"the run in {run} has no server.safetensors, from which a newcomer would begin: "
             "it was made by an older fedmap"
         )
+    folder.intact(kept.name)
     setup, number = _setup(folder, Notes.read(kept), load(data, data_dir))
     state, round = values.load(kept), setup.settings.rounds + 1
     own, model = setup.federation.client(number), setup.method.global_model(state)
@@ -77,8 +78,7 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
             f"{dataset.name} has {int(dataset.owner.max()) + 1} clients; a newcomer is one: give "
             "the data of one client"
         )
-    final = json.loads((folder.path / "final.json").read_text())
-    number = len(final["personal_accuracy_per_client"])
+    number = len(folder.final()["personal_accuracy_per_client"])
     settings = Settings.of(read_toml(folder.path / "run.toml"))
     # The run's kernels are those of its machine; here there may be none.
     found = kernels.resolve("torch" if settings.kernels == "torch" else "auto")

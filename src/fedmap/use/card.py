@@ -1,6 +1,5 @@
 """A model card in Markdown: what was trained on what, how good it is, and what is not known."""
 
-import json
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -20,10 +19,9 @@ MOST_CLIENTS = 30  # in the table; of more, only the extremes
 
 def card(path: Path, file: Path | None = None) -> str:
     """The card of a finished run, or of one of its models."""
-    folder = RunFolder.finished(path).path
-    settings = read_toml(folder / "run.toml")
-    final = json.loads((folder / "final.json").read_text())
-    notes = Notes.read(file or folder / "server.safetensors")
+    run = RunFolder.finished(path)
+    folder, settings, final = run.path, read_toml(path / "run.toml"), run.final()
+    notes = Notes.read(file or run.intact("server.safetensors"))
     # A path is its machine's own affair; the class alone says which method it is.
     method, data = (str(settings[name]).rpartition("/")[2] for name in ("method", "data"))
     parts = [

@@ -2,12 +2,12 @@
 is."""
 
 import re
-import tomllib
 from pathlib import Path
 
 from fedmap.errors import FedmapError
 from fedmap.registry import nearest
 from fedmap.simulate.folder import RunFolder
+from fedmap.simulate.settings import read_federation
 
 MOST_NAMES = 20  # that a sentence lists
 
@@ -22,22 +22,20 @@ def model_file(path: Path, client: str | None = None, of_all: bool = False) -> P
                 f"{path} is not a run folder; --client and --global choose a model of one"
             )
         return path
-    folder = RunFolder.finished(path).path
+    run = RunFolder.finished(path)
     if client is not None:
-        return _of_client(folder, client)
-    file = folder / "global.safetensors"
-    if not file.exists():
+        return run.intact(_of_client(path, client).relative_to(path).as_posix())
+    if not (path / "global.safetensors").exists():
         raise FedmapError(
             f"the run in {path} has no global model; choose a personal one with --client: "
-            f"{_choice(folder)}"
+            f"{_choice(path)}"
         )
-    return file
+    return run.intact("global.safetensors")
 
 
 def client_names(folder: Path) -> list[str]:
     """The clients' names in their order; none where they have only numbers."""
-    about = tomllib.loads((folder / "run.toml").read_text())["federation"]
-    return [str(name) for name in about.get("clients", ())]
+    return [str(name) for name in read_federation(folder / "run.toml").get("clients", ())]
 
 
 def _of_client(folder: Path, client: str) -> Path:

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
+from fedmap.data.files.regular import require_regular
 from fedmap.errors import FedmapError
 
 LONGEST_READ = 1 << 24  # a hostile header would make tarfile read until the memory is full
@@ -30,6 +31,7 @@ class _Bounded:
 
 def unpack(archive: Path, target: Path, cap: int) -> None:
     """Unpack a .tar.gz into the folder `target`, at most `cap` bytes in all."""
+    require_regular(archive)
     try:
         with (
             gzip.open(archive) as raw,

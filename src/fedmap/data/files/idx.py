@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from fedmap.data.files.regular import require_regular
 from fedmap.errors import FedmapError
 
 CAP = 1 << 29  # 512 MiB; the largest official file has 47 MB
@@ -21,6 +22,7 @@ UBYTE = 8
 
 def read(path: Path, dims: int) -> npt.NDArray[np.uint8]:
     """The array of unsigned bytes in an idx file that must have this many dimensions."""
+    require_regular(path)
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
+from fedmap.data.files.regular import require_regular
 from fedmap.errors import FedmapError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -19,6 +20,7 @@ SIZE = (32, 32)  # of images, where their own sizes differ
 
 def read(path: Path, exactly: Size | None = None) -> Image.Image:
     """The decoded image, upright; with `exactly`, one of another size is refused."""
+    require_regular(path)
     try:
         with Image.open(path, formats=FORMATS) as image:
             width, height = image.size

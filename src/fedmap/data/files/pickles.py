@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fedmap.data.files.regular import require_regular
 from fedmap.errors import FedmapError
 
 CAP = 1 << 28  # 256 MiB; the largest official file has 155 MB
@@ -73,6 +74,7 @@ class _Unpickler(pickle._Unpickler):
 
 def read(path: Path) -> dict[str, Any]:
     """The dictionary in a pickle file, with arrays as numpy arrays."""
+    require_regular(path)
     try:
         if path.stat().st_size > CAP:
             raise FedmapError(

@@ -17,6 +17,7 @@ import torch
 
 from fedmap.data.cache import Arrays
 from fedmap.data.dataset import Dataset, Defaults
+from fedmap.data.files.regular import require_regular
 from fedmap.data.official.base import OfficialSet, Verification, register_official
 from fedmap.errors import FedmapError
 
@@ -105,6 +106,7 @@ def read_file(path: Path) -> dict[str, Pair]:
 
     LEAF's values are pixel / 255 with 1.0 as background.
     """
+    require_regular(path)
     try:
         if path.stat().st_size > CAP:
             raise FedmapError(

@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedmap.data.dataset import Dataset
+from fedmap.data.files.regular import require_regular
 from fedmap.data.own.arrays import TEST, Pair, combine, natural
 from fedmap.errors import FedmapError
 
 
 def list_files(folder: Path, suffix: str) -> list[Path]:
     """The files of the clients and of the test set, in the natural order of their names."""
+    require_regular(folder)
     if not folder.is_dir():
         raise FedmapError(
             f"{folder}: there is no such folder; it should hold one *{suffix} file for each client"
@@ -18,6 +20,8 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
     files = [path for path in folder.glob(f"*{suffix}") if not path.name.startswith(".")]
     if not any(path.stem != TEST for path in files):
         raise FedmapError(f"{folder}: there is no client's *{suffix} file in this folder")
+    for file in files:
+        require_regular(file)
     return sorted(files, key=lambda path: natural(path.stem))
 
 

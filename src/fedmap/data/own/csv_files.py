@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedmap.data.dataset import Dataset
+from fedmap.data.dataset import LARGEST, Dataset
+from fedmap.data.files.regular import require_regular
 from fedmap.data.own.arrays import Pair, combine, grouped, natural, pooled
 from fedmap.data.own.client_files import combine_files, list_files
 from fedmap.data.registry import register_format
@@ -49,6 +50,7 @@ class Table(NamedTuple):
         cells = self.column(name)
         values = as_numbers(cells)
         if values is not None:
+            self._refuse_too_large(name, values)
             return values
         row, cell = next(
             (r, c) for r, c in zip(self.rows, cells, strict=True) if as_numbers((c,)) is None
@@ -57,6 +59,15 @@ class Table(NamedTuple):
             f"{self.path}: column {name} is no column of numbers, such as {cell!r} in row {row}; "
             f"remove it, or make features of its values with categories ({name})"
         )
+
+    def _refuse_too_large(self, name: str, values: npt.NDArray[np.float64]) -> None:
+        wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
+        if len(wrong):
+            cell, row = self.columns[name][wrong[0]].strip(), self.rows[wrong[0]]
+            raise FedmapError(
+                f"{self.path}: row {row} has {cell} in column {name}; numbers up to {LARGEST:.3g} "
+                "are allowed, so that they can be squared: correct it or use another unit"
+            )
 
 
 @register_format(
@@ -98,6 +109,7 @@ def read_csv(
 
 def read_table(path: Path) -> Table:
     """The cells of a file with a header; the columns are divided by commas, semicolons or tabs."""
+    require_regular(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             head = file.readline()

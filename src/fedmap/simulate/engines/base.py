@@ -52,7 +52,8 @@ def longest_first(setup: Setup, task: TaskName, keys: Sequence[int]) -> list[int
 def failure(task: TaskName, round: int, key: int, reason: str) -> FedmapError:
     """The sentence for a task that did not come to its end."""
     what = f"part {key} of the global test set" if task == "evaluate" else f"client {key}"
-    return FedmapError(f"{what} failed in round {round}:\n{reason.rstrip()}")
+    when = "after the last round" if task == "personal" else f"in round {round}"
+    return FedmapError(f"{what} failed {when}:\n{reason.rstrip()}")
 
 
 def failed(task: TaskName, round: int, key: int) -> FedmapError:
@@ -60,7 +61,16 @@ def failed(task: TaskName, round: int, key: int) -> FedmapError:
     return failure(task, round, key, traceback.format_exc())
 
 
-def in_words(wrong: Exception) -> tuple[str, str]:
+def refuse_timeout(setup: Setup, engine: str) -> None:
+    """For an engine that cannot see how long a single client takes."""
+    if setup.settings.client_timeout is not None:
+        raise FedmapError(
+            f"client_timeout is {setup.settings.client_timeout:g}, but the engine {engine} cannot "
+            "watch a client's time; the engine fork can, which has worker processes of its own"
+        )
+
+
+def in_words(wrong: BaseException) -> tuple[str, str]:
     """What went wrong in a task, as two words for another process: the kind, and the text."""
     if isinstance(wrong, FedmapError):
         kind = "diverged" if isinstance(wrong, DivergenceError) else "sentence"

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import struct
+import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -13,6 +14,7 @@ from multiprocessing.context import ForkProcess
 import torch
 
 from fedmap.errors import FedmapError
+from fedmap.signals import ENDING
 from fedmap.simulate.engines.base import (
     ENGINES,
     do_and_keep,
@@ -29,6 +31,7 @@ from fedmap.values import ALIGNMENT, Layout, Values
 KEY = struct.Struct("<q")
 NO_KEY = -1
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @ENGINES.add("fork")
@@ -41,6 +44,8 @@ class ForkEngine:
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
         self._setup = setup
+        limit = setup.settings.client_timeout
+        self._patience = None if limit is None else min(limit / 4, 1.0)  # seconds between looks
         self._down, self._keys = Memory(), Memory()
         self._outboxes = [Memory() for _ in range(setup.settings.workers)]
         self._pipes: list[Connection] = []
@@ -71,16 +76,18 @@ class ForkEngine:
             with contextlib.suppress(BrokenPipeError):  # the answer that does not come tells more
                 pipe.send((task, round, layout))
         replies: dict[int, Reply] = {}
-        working = dict(enumerate(self._pipes))
+        working, since = dict(enumerate(self._pipes)), dict[int, tuple[int, float]]()
         while working:
             ends = [self._processes[worker].sentinel for worker in working]
-            ready = wait([*working.values(), *ends])
+            ready = wait([*working.values(), *ends], self._patience)
             for worker, pipe in list(working.items()):
                 if pipe in ready:
                     replies |= {reply.key: reply for reply in self._receive(worker, task, round)}
                     del working[worker]
                 elif self._processes[worker].sentinel in ready:
                     raise self._died(worker, task, round)
+            for worker in working if self._patience else ():
+                since[worker] = self._in_time(worker, task, round, since.get(worker))
         return [replies[key] for key in keys]
 
     def _receive(self, worker: int, task: TaskName, round: int) -> list[Reply]:
@@ -103,9 +110,26 @@ class ForkEngine:
         """What the worker has taken last in this call."""
         return int(KEY.unpack_from(self._outboxes[worker].room(KEY.size))[0])
 
+    def _in_time(
+        self, worker: int, task: TaskName, round: int, before: tuple[int, float] | None
+    ) -> tuple[int, float]:
+        """The key that a worker is at, and since when it has been seen there; refused if that is
+        too long ago."""
+        key, limit = self._key(worker), self._setup.settings.client_timeout
+        if before is None or before[0] != key:
+            return key, time.monotonic()
+        if limit is not None and time.monotonic() - before[1] > limit:
+            late = f"nothing came back within {limit:g} s (client_timeout)"
+            if key == NO_KEY:
+                raise FedmapError(f"a worker process does not begin its work: {late}")
+            raise failure(task, round, key, late)
+        return before
+
     def _died(self, worker: int, task: TaskName, round: int) -> FedmapError:
         self._processes[worker].join(5)
         code = self._processes[worker].exitcode
+        if code in (-signal.SIGTERM, -signal.SIGHUP):
+            time.sleep(0.5)  # it may be meant for all of us, and ours is on its way
         how = f"ended with exit code {code}"
         if code is not None and code < 0:
             how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
@@ -138,7 +162,8 @@ def _work(
     numbers into the pipe; end when the parent is gone."""
     for other in inherited:
         other.close()  # else the pipe's end would never be seen after the parent's death
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    only_the_parent_stops()
+    end_with(parent)
     torch.set_num_threads(1)
     keep_memory()
     try:
@@ -155,7 +180,7 @@ def _work(
                     places, end = _put(outbox, end, reply)
                     done.append((key, reply.numbers, places))
                 pipe.send(("done", done))
-            except Exception as wrong:
+            except (Exception, SystemExit) as wrong:
                 pipe.send(in_words(wrong))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
@@ -172,6 +197,24 @@ def _put(outbox: Memory, end: int, reply: Reply) -> tuple[list[tuple[Layout, int
         places.append((layout, end))
         end += layout.nbytes
     return places, end
+
+
+def only_the_parent_stops() -> None:
+    """Ctrl-C is the parent's affair. The other signals end a worker, without what the parent would
+    do on the way."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def end_with(parent: int) -> None:
+    """Let this process be killed when its parent ends, however that comes. (Other systems than
+    Linux have no such order: there a worker sees it before its next task.)"""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was too late
+        os._exit(0)
 
 
 def keep_memory() -> None:

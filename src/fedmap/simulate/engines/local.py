@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedmap.errors import FedmapError
-from fedmap.simulate.engines.base import ENGINES, do_and_keep, failed
+from fedmap.simulate.engines.base import ENGINES, do_and_keep, failed, refuse_timeout
 from fedmap.simulate.store import StateStore
 from fedmap.simulate.tasks import Reply, Setup, TaskName
 from fedmap.values import Values
@@ -14,6 +14,7 @@ class LocalEngine:
     """One task after the other in this process."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
+        refuse_timeout(setup, "local")
         self.setup = setup
         self.store = store
 
@@ -30,7 +31,7 @@ class LocalEngine:
             return do_and_keep(self.setup, self.store, task, round, key, down)
         except FedmapError:
             raise
-        except Exception as wrong:
+        except (Exception, SystemExit) as wrong:
             raise failed(task, round, key) from wrong
 
     def close(self) -> None:

@@ -21,7 +21,13 @@ from fedmap.simulate.cluster import (
     unpack,
     versions,
 )
-from fedmap.simulate.engines.base import ENGINES, from_words, in_words, longest_first
+from fedmap.simulate.engines.base import (
+    ENGINES,
+    from_words,
+    in_words,
+    longest_first,
+    refuse_timeout,
+)
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.store import StateStore
@@ -39,6 +45,7 @@ class RayEngine:
     so that the tasks of a worker that dies are simply done again by the others."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
+        refuse_timeout(setup, "ray")
         self._setup, self._store = setup, store
         settings = setup.settings
         self._deaths = Deaths()
@@ -193,6 +200,6 @@ class Worker:
                 values = unpack(down)
                 for key, state in zip(keys, unpack(states), strict=True):
                     replies.append(do(self._setup, task, round, key, values, state))
-        except Exception as wrong:
+        except (Exception, SystemExit) as wrong:
             replies.append(in_words(wrong))
         return pack(replies)

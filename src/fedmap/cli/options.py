@@ -243,6 +243,22 @@ class TrainingOptions:
             TRAINING,
         ),
     ] = None
+    validation: Annotated[
+        float | None,
+        option(
+            "--validation",
+            "Share of each client's training samples that is kept for choosing the best round (0).",
+            TRAINING,
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        option(
+            "--patience",
+            "With --validation: end after this many rounds without a better one.",
+            TRAINING,
+        ),
+    ] = None
 
 
 class SeedOption:

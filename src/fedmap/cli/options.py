@@ -106,8 +106,11 @@ class MethodsOption:
     """Methods to compare."""
 
     methods: Annotated[
-        str, option("--methods", "Methods to compare, with commas (fedavg,fedrs,fedphp,map).", WHAT)
-    ] = "fedavg,fedrs,fedphp,map"
+        str,
+        option(
+            "--methods", "Methods to compare, with commas (local,fedavg,fedrs,fedphp,map).", WHAT
+        ),
+    ] = "local,fedavg,fedrs,fedphp,map"
 
 
 class GridOption:

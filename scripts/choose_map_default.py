@@ -16,7 +16,7 @@ import torch
 
 import fedmap
 from fedmap.data import Dataset
-from fedmap.report.table import COLUMNS, Table, percent
+from fedmap.report.table import Table, percent
 from fedmap.simulate.result import STEADY
 
 CONTENDERS: dict[str, tuple[str, dict[str, object]]] = {"fedavg": ("fedavg", {})} | {
@@ -25,11 +25,11 @@ CONTENDERS: dict[str, tuple[str, dict[str, object]]] = {"fedavg": ("fedavg", {})
     for alpha in (0.9, 0.5, 0.1)
 }
 SEEDS = (10, 11, 12)
-METRICS = [
-    f"global_accuracy_last_{STEADY}",
-    f"personal_accuracy_last_{STEADY}",
-    "personal_accuracy_all_clients",
-]
+METRICS = {
+    f"global_accuracy_last_{STEADY}": f"global, last {STEADY}",
+    f"personal_accuracy_last_{STEADY}": f"personal, last {STEADY}",
+    "personal_accuracy_all_clients": "personal, all clients",
+}
 
 
 def held_out(dataset: Dataset) -> Dataset:
@@ -86,7 +86,7 @@ def main() -> None:
     dataset = held_out(fedmap.load("fashion-mini"))
     federations = {seed: fedmap.partition(dataset, 20, seed=seed) for seed in SEEDS}
     for net in given.nets:
-        head = [f"{net}, {given.rounds} rounds", *(COLUMNS[metric] for metric in METRICS)]
+        head = [f"{net}, {given.rounds} rounds", *METRICS.values()]
         lines = [
             [name, *cells(name, federations, given.out, net, given.rounds, given.workers)]
             for name in CONTENDERS

@@ -3,7 +3,8 @@ that a change of the code changes no number.
 
 python scripts/compare_bits.py write FILE      # on the code as it was
 python scripts/compare_bits.py compare FILE    # on the code as it is; exit 1 if anything differs
-"""
+
+Names of methods after FILE are the only ones to run."""
 
 import hashlib
 import json
@@ -24,24 +25,28 @@ def digest(content: bytes) -> str:
 
 
 def bits(out: Path) -> dict[str, str]:
-    """A run's models and records as checksums; seconds are the only thing that may differ."""
+    """A run's models and records as checksums, the records entry by entry, so that a new one makes
+    no difference to the others; seconds are the only thing that may differ."""
     records = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
     for record in records:
         del record["seconds"]
+        clients = record.pop("clients")
+        record |= {f"clients {name}": [one[name] for one in clients] for name in clients[0]}
     files = [
         out / "global.safetensors",
         *(out / f"personal/{client:05d}.safetensors" for client in PERSONAL),
     ]
     # The tensors alone: what a file says about them may change.
     found = {f.name: digest(values.save(values.load(f))) for f in files if f.exists()}
-    return found | {"rounds.jsonl": digest(json.dumps(records).encode())}
+    by_entry = {name: [record[name] for record in records] for name in records[0]}
+    return found | {name: digest(json.dumps(of).encode()) for name, of in by_entry.items()}
 
 
-def all_bits() -> dict[str, dict[str, str]]:
-    """Every method with both nets, seeds, numbers of workers and kinds of kernels."""
+def all_bits(methods: list[str]) -> dict[str, dict[str, str]]:
+    """Every one of the methods with both nets, seeds, numbers of workers and kinds of kernels."""
     found = {}
     for method, net, seed, workers, kernels in product(
-        sorted(METHODS), ("lenet", "mlp"), (0, 1), (1, 2), ("native", "torch")
+        methods, ("lenet", "mlp"), (0, 1), (1, 2), ("native", "torch")
     ):
         federation = fedmap.partition(fedmap.load("fashion-mini"), clients=CLIENTS, seed=seed)
         with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +68,7 @@ def all_bits() -> dict[str, dict[str, str]]:
 
 def main() -> None:
     todo, file = sys.argv[1], Path(sys.argv[2])
-    found = all_bits()
+    found = all_bits(sys.argv[3:] or sorted(METHODS))
     if todo == "write":
         file.write_text(json.dumps(found, indent=1) + "\n")
         print(f"{len(found)} runs, {sum(map(len, found.values()))} checksums written to {file}")

@@ -15,10 +15,18 @@ import fedmap
 from fedmap.experiment.progress import Progress
 from fedmap.methods import METHODS
 from fedmap.report import plots
-from fedmap.report.table import as_table
+from fedmap.report.table import as_table, rows
+from fedmap.simulate.result import STEADY
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- measured -->"
+COLUMNS = {
+    "global_accuracy": "global, last round",
+    f"global_accuracy_last_{STEADY}": f"global, last {STEADY}",
+    "personal_accuracy": "personal, last round",
+    f"personal_accuracy_last_{STEADY}": f"personal, last {STEADY}",
+    "personal_accuracy_all_clients": "personal, all clients",
+}
 
 
 def show(progress: Progress) -> None:
@@ -37,19 +45,20 @@ def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> f
 
 def write_pages(comparison: fedmap.Comparison, seconds: dict[str, float], command: str) -> None:
     """The table of all methods, and each method's page with FedAvg beside it."""
-    rows = {
-        name: row._replace(seconds=f"{seconds[name]:.2f}")
-        for name, row in zip(comparison.results, comparison.rows(), strict=True)
+    found = {
+        row.method: row._replace(seconds=f"{seconds[row.method]:.2f}")
+        for row in rows(comparison.results, COLUMNS)
     }
     linked = [
-        row._replace(method=f"[{METHODS[name].__name__}]({name}.md)") for name, row in rows.items()
+        row._replace(method=f"[{METHODS[name].__name__}]({name}.md)") for name, row in found.items()
     ]
-    write_below_mark(DOCS / "methods/README.md", f"{as_table(linked).markdown()}\n{command}\n")
+    every = as_table(linked, heads=COLUMNS.values()).markdown()
+    write_below_mark(DOCS / "methods/README.md", f"{every}\n{command}\n")
     for name, runs in comparison.results.items():
         both = {"fedavg": comparison.results["fedavg"], name: runs}
         picture = plots.curves(both, DOCS / f"images/methods/{name}.png", dpi=80)
         image = f"![Accuracy by round](../images/methods/{picture.name})"
-        table = as_table([rows[key] for key in both]).markdown()
+        table = as_table([found[key] for key in both], heads=COLUMNS.values()).markdown()
         write_below_mark(DOCS / f"methods/{name}.md", f"{image}\n\n{table}\n{command}\n")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from fedmap.client import MIN_STEPS, Client, Training, parts_of_two_or_more
+from fedmap.client import MIN_STEPS, Answers, Client, Training, parts_of_two_or_more
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData, Federation
 from fedmap.losses import cross_entropy
@@ -426,3 +426,19 @@ def test_a_site_with_only_its_own_samples_trains_to_the_bits_of_the_simulators_c
         client.train(model, cross_entropy, 6)
         vectors.append(model.vector.clone())
     assert torch.equal(*vectors)
+
+
+def test_among_own_classes_the_largest_logit_of_an_observed_class_answers() -> None:
+    logits = torch.tensor([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
+    labels = torch.tensor([1, 1, 2, 0])
+    answers = Answers(logits, labels, torch.tensor([False, True, True]))
+    assert answers.among_all.tolist() == [0, 1, 2, 0]
+    assert answers.accuracy == 3 / 4
+    assert answers.accuracy_observed == 3 / 4  # 1, 1, 2, 2: the first is right now, the last wrong
+    assert answers.confusion.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
+
+
+def test_with_all_classes_both_accuracies_are_the_same() -> None:
+    logits, labels = torch.randn(50, 4), torch.arange(50) % 4
+    answers = Answers(logits, labels, torch.ones(4, dtype=torch.bool))
+    assert answers.accuracy == answers.accuracy_observed

@@ -78,3 +78,8 @@ def test_a_number_is_a_tensor_without_dimensions_that_keeps_it_exactly(
 def test_bytes_are_counted_as_they_travel() -> None:
     entries = {"model": torch.zeros(10), "count": number(3), "share": number(0.5)}
     assert nbytes(entries) == 40 + 8 + 8
+
+
+def test_a_dictionary_without_entries_survives_a_file(tmp_path: Path) -> None:
+    (tmp_path / "none").write_bytes(values.save({}))
+    assert values.load(tmp_path / "none") == {}

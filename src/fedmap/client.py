@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from fedmap.federation import ClientData
 from fedmap.kernels.linear import straight_gradients
 from fedmap.losses import Loss
 from fedmap.random import generator
+from fedmap.scores import confusion
 from fedmap.vector import SGD, Model, WorkingModels, shorten
 
 MIN_STEPS = 5  # of local training, however small the client
@@ -269,8 +271,19 @@ class Client:
     def accuracy(self, predict: Callable[[Tensor], Tensor]) -> float:
         """Share of the client's own test samples that are classified correctly, over all classes'
         logits."""
+        return self.answers(predict).accuracy
+
+    def answers(self, predict: Callable[[Tensor], Tensor]) -> "Answers":
+        """What a model answers to the client's own test samples."""
         x, y = self.test_data
-        return int(correct_answers(predict, x, y).sum()) / len(y)
+        return Answers(outputs(predict, x), y, self.observed)
+
+    def validation_accuracy(self, predict: Callable[[Tensor], Tensor]) -> float | None:
+        """The same share of the samples that the client keeps for choosing, if any."""
+        if self._data.validation is None:
+            return None
+        x, y = self._data.validation
+        return int(correct_answers(predict, self._data.normalize(x), y).sum()) / len(y)
 
 
 def parts_of_two_or_more(samples: int) -> list[int]:
@@ -281,8 +294,41 @@ def parts_of_two_or_more(samples: int) -> list[int]:
     return [*parts[:-2], EVALUATION_BATCH + 1] if rest == 1 and whole else parts
 
 
+class Answers(NamedTuple):
+    """A model's logits of a client's own samples, and what can be counted of them."""
+
+    logits: Tensor
+    labels: Tensor
+    observed: Tensor  # for each class: has the client seen it?
+
+    @property
+    def among_all(self) -> Tensor:
+        """Each sample's answer, among all classes."""
+        return self.logits.argmax(1)
+
+    @property
+    def confusion(self) -> Tensor:
+        """How many samples of which class were given which answer."""
+        return confusion(self.labels, self.among_all, len(self.observed))
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the answers among all classes that are right: the paper's number."""
+        return int((self.among_all == self.labels).sum()) / len(self.labels)
+
+    @property
+    def accuracy_observed(self) -> float:
+        """The same where the model chooses among the client's own classes only."""
+        own = self.logits.masked_fill(~self.observed, -torch.inf).argmax(1)
+        return int((own == self.labels).sum()) / len(self.labels)
+
+
+def outputs(predict: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The logits of all samples, a batch at a time."""
+    with torch.inference_mode():
+        return torch.cat([predict(samples) for samples in torch.split(x, EVALUATION_BATCH)])
+
+
 def correct_answers(predict: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
     """For each sample, is the largest logit the label's?"""
-    parts = zip(torch.split(x, EVALUATION_BATCH), torch.split(y, EVALUATION_BATCH), strict=True)
-    with torch.inference_mode():
-        return torch.cat([predict(samples).argmax(1) == labels for samples, labels in parts])
+    return outputs(predict, x).argmax(1) == y

@@ -39,6 +39,8 @@ class ClientData:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     augment: bool  # random crop and flip while training
+    observed_from: int = 1  # training samples from which on a class counts as observed
+    validation: Samples | None = None  # kept out of training, for choosing
 
     @classmethod
     def of(cls, dataset: Dataset, number: int = 0, seed: int = 0) -> "ClientData":
@@ -52,10 +54,8 @@ class ClientData:
         elif n < 2:
             raise FedmapError(f"dataset {dataset.name}: {few_samples(n)}")
         else:
-            order = torch.from_numpy(generator(seed, "split", number).permutation(n))
             tested = int(size_of_test_set(np.array(n)))
-            first, rest = order[:tested].sort().values, order[tested:].sort().values
-            train, test = (x[rest], y[rest]), (x[first], y[first])
+            test, train = drawn((x, y), tested, generator(seed, "split", number))
         counts = torch.bincount(train[1], minlength=len(dataset.classes))
         return cls(
             number,
@@ -66,7 +66,20 @@ class ClientData:
             dataset.mean,
             dataset.std,
             dataset.augment,
+            dataset.observed_from,
         )
+
+    def with_validation(self, share: float, seed: int) -> "ClientData":
+        """The same client, that keeps a share of its training samples for choosing: at least one,
+        but never its last. They are drawn from (seed, number)."""
+        n = len(self.train[1])
+        kept = min(max(int(share * n + 1e-9), 1), n - 1)
+        if not kept:
+            return self
+        validation, train = drawn(self.train, kept, generator(seed, "validation", self.number))
+        counts = torch.bincount(train[1], minlength=len(self.counts))
+        observed = counts >= self.observed_from
+        return replace(self, train=train, validation=validation, counts=counts, observed=observed)
 
     def normalize(self, x: Tensor) -> Tensor:
         """Samples as the nets take them."""
@@ -200,6 +213,7 @@ class Federation:
             self.dataset.mean,
             self.dataset.std,
             self.dataset.augment,
+            self.dataset.observed_from,
         )
 
     @property
@@ -284,6 +298,14 @@ def few_samples(count: int) -> str:
 def extent(values: Tensor) -> dict[str, float]:
     """Mean, least and most."""
     return {"mean": float(values.mean()), "least": int(values.min()), "most": int(values.max())}
+
+
+def drawn(samples: Samples, count: int, rng: np.random.Generator) -> tuple[Samples, Samples]:
+    """So many of the samples, and the others, each in their order."""
+    x, y = samples
+    order = torch.from_numpy(rng.permutation(len(y)))
+    first, rest = order[:count].sort().values, order[count:].sort().values
+    return (x[first], y[first]), (x[rest], y[rest])
 
 
 def size_of_test_set(samples: Ints) -> Ints:

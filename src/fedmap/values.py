@@ -75,7 +75,8 @@ def _view(entry: Entry, memory: Buffer, start: int) -> Tensor:
 def save(values: Values, notes: dict[str, str] | None = None) -> bytes:
     """A dictionary as the content of a safetensors file, with notes in its header."""
     tensors = {name: tensor.contiguous() for name, tensor in values.items()}
-    return safetensors.torch.save(tensors, notes or {})
+    # Without tensors, empty notes would make a header that cannot be read.
+    return safetensors.torch.save(tensors, notes or ({} if tensors else None))
 
 
 def load(path: Path) -> Values:

@@ -11,7 +11,7 @@ from fedmap.cli.show import Display, duration
 from fedmap.experiment.progress import Progress
 from fedmap.report.table import Row
 
-ROWS = [Row("map", ["80.0", "81.0", "90.0", "91.0", "92.0"], "0.12")]
+ROWS = [Row("map", ["80.0 ± 0.1", "81.0 ± 0.1", "90.0 ± 0.1", "91.0 ± 0.1"], "0.12")]
 
 
 def progress(step: int, steps: int = 2, label: str = "map", pieces: int = 1) -> Progress:
@@ -103,7 +103,7 @@ def test_of_very_many_runs_the_latest_are_on_the_screen() -> None:
 def test_results_are_markdown_where_they_are_piped(capsys: pytest.CaptureFixture[str]) -> None:
     show.results(ROWS, [], as_json=False)
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "| map | 80.0 | 81.0 | 90.0 | 91.0 | 92.0 | 0.12 |"
+    assert last == "| map | 80.0 ± 0.1 | 81.0 ± 0.1 | 90.0 ± 0.1 | 91.0 ± 0.1 | 0.12 |"
 
 
 def test_results_are_a_drawn_table_on_a_terminal(
@@ -115,6 +115,17 @@ def test_results_are_a_drawn_table_on_a_terminal(
     shown = capsys.readouterr().out
     assert "Accuracy in %" in shown
     assert all(cell in shown for cell in [*ROWS[0].cells, "map", "0.12", "s/round"])
+
+
+def test_the_widest_table_of_a_comparison_fits_into_100_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    row = ROWS[0]._replace(method="perfedavg", gain="+12.3", losers="123 of 300")
+    show.results([row], [], as_json=False)
+    shown = capsys.readouterr().out
+    assert all(cell in shown for cell in [*row.cells, row.method, row.gain, row.losers])
 
 
 def test_results_are_json_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Comparisons and sweeps from Python: what is run, what is skipped, and what comes out."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,116 @@ def test_the_table_has_the_numbers_of_the_runs(tmp_path: Path) -> None:
     entries = {(entry["seed"], entry["global_accuracy"]) for entry in found.json()}
     assert {accuracy for _, accuracy in entries} == {final["global_accuracy"] for final in finals}
     assert {seed for seed, _ in entries} == {0, 1}
+
+
+def finals(found: fedmap.Comparison, label: str) -> list[dict[str, Any]]:
+    return [run.final for run in found.results[label]]
+
+
+@pytest.fixture(scope="module")
+def with_local(tmp_path_factory: pytest.TempPathFactory) -> fedmap.Comparison:
+    folder = tmp_path_factory.mktemp("compared")
+    given = SMALL | {"rounds": 3, "fraction": 0.5}
+    return fedmap.compare(["local", "fedavg", "central"], seeds=(0, 1), out=folder, **given)
+
+
+def test_every_client_stands_beside_what_it_has_from_training_alone(
+    with_local: fedmap.Comparison,
+) -> None:
+    table = with_local.clients()
+    assert [line[0] for line in table.lines] == ["fedavg"] * 8 + ["central"] * 8
+    assert [line[1] for line in table.lines[:8]] == ["0"] * 4 + ["1"] * 4
+    (alone, _), (own, _) = finals(with_local, "local"), finals(with_local, "fedavg")
+    for k, line in enumerate(table.lines[:4]):
+        numbers = [
+            100 * alone["personal_accuracy_per_client"][k],
+            100 * own["global_accuracy_per_client"][k],
+            100 * own["personal_accuracy_per_client"][k],
+            100 * own["personal_accuracy_observed_per_client"][k],
+        ]
+        cells = [f"{number:.1f}" for number in numbers] + [f"{numbers[2] - numbers[0]:+.1f}"]
+        assert line[2:] == [f"client {k}", *cells]
+
+
+def test_gains_are_those_over_the_same_client_alone_with_the_same_seed(
+    with_local: fedmap.Comparison,
+) -> None:
+    found = [
+        mine - alone
+        for one, other in zip(
+            finals(with_local, "fedavg"), finals(with_local, "local"), strict=True
+        )
+        for mine, alone in zip(
+            one["personal_accuracy_per_client"], other["personal_accuracy_per_client"], strict=True
+        )
+    ]
+    rows = {row.method: row for row in with_local.rows()}
+    assert rows["fedavg"].gain == f"{100 * sum(found) / 8:+.1f}"
+    assert rows["fedavg"].losers == f"{sum(gain < 0 for gain in found)} of 8"
+    assert rows["local"].gain == rows["local"].losers == ""
+    entries = [entry for entry in with_local.json() if entry["method"] == "fedavg"]
+    assert entries[1]["gain_over_local"] == pytest.approx(sum(found[4:]) / 4)
+    assert sum(entry["clients_that_lose"] for entry in entries) == sum(g < 0 for g in found)
+    first = with_local.sentences()[0]
+    assert first == (
+        f"fedavg: {sum(g > 0 for g in found)} of 8 clients gain over training alone, "
+        f"{sum(g < 0 for g in found)} lose; {100 * sum(found) / 8:+.1f} points in the mean over all"
+    )
+
+
+def test_it_is_said_that_central_breaks_the_rule(with_local: fedmap.Comparison) -> None:
+    assert with_local.sentences()[-1].startswith(
+        "central has all samples in one place, which breaks"
+    )
+
+
+def test_the_tables_are_written_beside_the_runs(with_local: fedmap.Comparison) -> None:
+    written = with_local.tables()
+    assert written["clients"].read_text() == with_local.clients().csv()
+    head, *lines = csv.reader(written["runs"].read_text().splitlines())
+    found = [dict(zip(head, line, strict=True)) for line in lines]
+    assert [(one["method"], one["seed"]) for one in found[:3]] == [
+        ("local", "0"),
+        ("local", "1"),
+        ("fedavg", "0"),
+    ]
+    assert float(found[2]["global_macro_f1"]) == finals(with_local, "fedavg")[0]["global_macro_f1"]
+    assert found[0]["global_macro_f1"] == ""
+
+
+def test_without_local_there_is_no_gain(tmp_path: Path) -> None:
+    found = fedmap.compare(["fedavg"], out=tmp_path, **SMALL)
+    assert "gain over local" not in found.table().head
+    assert found.sentences() == []
+    assert {line[-1] for line in found.clients().lines} == {"-"}
+
+
+def test_a_sweep_names_the_best_setting_by_held_out_samples(tmp_path: Path) -> None:
+    grid, given = {"lr": [0.001, 0.3]}, SMALL | {"validation": 0.2, "rounds": 3}
+    found = fedmap.sweep("fedavg", grid, seeds=(0, 1), out=tmp_path, **given)
+    scores = {
+        label: sum(
+            run.final[f"{kind}_accuracy_validation"]
+            for run in runs
+            for kind in ("global", "personal")
+        )
+        / 4
+        for label, runs in found.results.items()
+    }
+    best = max(scores, key=lambda label: scores[label])
+    assert found.scores == pytest.approx(scores)
+    assert found.best == best
+    assert found.sentences() == [
+        f"the best on held-out samples is {best}, with {100 * scores[best]:.1f} %"
+    ]
+    assert "held out" in found.table().head
+
+
+def test_a_sweep_without_held_out_samples_names_no_best(tmp_path: Path) -> None:
+    found = fedmap.sweep("fedavg", {"lr": [0.1, 0.3]}, out=tmp_path, **SMALL)
+    assert found.best is None
+    (sentence,) = found.sentences()
+    assert sentence.startswith("no samples are held out, so no setting is called the best")
 
 
 def test_the_pictures_are_drawn_beside_the_runs(tmp_path: Path) -> None:

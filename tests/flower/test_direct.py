@@ -48,7 +48,16 @@ def needs_public(method: str) -> bool:
     return METHODS[method].public_samples > 0
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+# What a server with test samples of its own is not told, and one that asks the sites for theirs.
+NOT_TOLD = {
+    True: {"global_accuracy_per_client"},
+    False: {"global_macro_f1", "global_confusion"},
+}
+NEVER_TOLD = {"balanced_accuracy", "macro_f1", "accuracy_per_class", "confusion"}
+POOLED = [name for name, method in METHODS.items() if method.pooled]
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - set(POOLED)))
 def test_a_method_has_the_simulators_bits(method: str, grid: DirectGrid, tmp_path: Path) -> None:
     write_site(tmp_path / "test", 50, range(4), each=25)
     test = f"npz:{tmp_path / 'test'}" if needs_public(method) else ""
@@ -56,7 +65,12 @@ def test_a_method_has_the_simulators_bits(method: str, grid: DirectGrid, tmp_pat
     result = serve(grid, config)
     expected = simulated(grid.configs, tmp_path / "simulated", test, method=method)
     assert records(result) == records(expected)
-    assert result.final == expected.final
+    unknown = NOT_TOLD[needs_public(method)] | {f"personal_{name}" for name in NEVER_TOLD}
+    assert all(result.final[name] in (None, [None] * 3) for name in unknown)
+    known = result.final.keys() - unknown
+    assert {name: result.final[name] for name in known} == {
+        name: expected.final[name] for name in known
+    }
     file = "global.safetensors"
     assert (result.folder / file).exists() == (expected.folder / file).exists()
     if (result.folder / file).exists():
@@ -77,6 +91,28 @@ def test_a_method_that_needs_public_data_is_refused_where_the_server_has_none(
 ) -> None:
     with pytest.raises(FedmapError, match=f"method {method} needs .* public samples"):
         serve(grid, CONFIG | {"method": method, "out": str(tmp_path / "run")})
+
+
+@pytest.mark.parametrize("method", POOLED)
+def test_a_method_that_pools_all_samples_is_refused(
+    method: str, grid: DirectGrid, tmp_path: Path
+) -> None:
+    with pytest.raises(FedmapError, match=f"method {method} trains .* no site sends its samples"):
+        serve(grid, CONFIG | {"method": method, "out": str(tmp_path / "run")})
+    assert not grid.bytes
+
+
+def test_a_federation_chooses_the_simulators_round_and_sites_tell_no_classes(
+    grid: DirectGrid, tmp_path: Path
+) -> None:
+    more: dict[str, Any] = {"method": "fedavg", "validation": 0.2, "patience": 2, "rounds": 6}
+    result = serve(grid, CONFIG | more | {"out": str(tmp_path / "run")})
+    expected = simulated(grid.configs, tmp_path / "simulated", **more)
+    assert records(result) == records(expected)
+    assert result.final["best_round"] == expected.final["best_round"]
+    ours, other = (values.load(r.folder / "global.safetensors") for r in (result, expected))
+    assert all(torch.equal(ours[name], other[name]) for name in other)
+    assert not any(b"confusion" in content for content in grid.bytes)
 
 
 def test_vectors_are_scaled_by_the_sums_of_all_sites(grid: DirectGrid, tmp_path: Path) -> None:

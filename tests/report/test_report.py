@@ -14,7 +14,7 @@ from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
 from fedmap.methods import FedAvg
 from fedmap.report.plots import COLORS, curves, curves_figure, holdings_figure, save, smooth
-from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, percent, rows
+from fedmap.report.table import COLUMNS, NUMBERS, Row, Table, as_json, as_table, percent, rows
 from fedmap.simulate.result import Result, summary
 from fedmap.simulate.settings import Settings
 
@@ -94,7 +94,7 @@ def test_one_seed_has_no_deviation() -> None:
 
 def test_a_cell_without_a_number_is_a_dash() -> None:
     (row,) = rows({"fedrep": [hand_made([None], [0.8], all_clients=0.9)]})
-    assert row.cells == ["-", "-", "80.0", "80.0", "90.0"]
+    assert row.cells == ["-", "-", "90.0", "-"]
 
 
 def test_a_method_without_a_finished_run_has_dashes_alone() -> None:
@@ -105,12 +105,35 @@ def test_each_number_stands_in_its_own_column() -> None:
     run = hand_made([0.1, 0.3], [0.4, 0.8], all_clients=0.9)
     shown = dict(zip(COLUMNS.values(), rows({"map": [run]})[0].cells, strict=True))
     assert shown == {
-        "global, last round": "30.0",
+        "global": "30.0",
         "global, last 10": "20.0",
-        "personal, last round": "80.0",
-        "personal, last 10": "60.0",
-        "personal, all clients": "90.0",
+        "personal": "90.0",
+        "own classes": "-",
     }
+
+
+def test_other_columns_can_be_asked_for() -> None:
+    run = hand_made([0.1, 0.3], [0.4, 0.8])
+    (row,) = rows({"map": [run]}, ["personal_accuracy", "personal_accuracy_last_10"])
+    assert row.cells == ["80.0", "60.0"]
+    assert as_table([row], heads=["one", "two"]).head == ["method", "one", "two", "s/round"]
+
+
+def test_what_is_known_of_one_method_only_has_a_column_with_dashes() -> None:
+    cells = ["1", "2", "3", "4"]
+    known = Row("map", cells, "0.1", held_out="5", gain="+6.0", losers="7 of 8")
+    table = as_table([Row("local", cells, "0.1"), known])
+    assert table.head[5:] == ["held out", "gain over local", "clients that lose", "s/round"]
+    assert [line[5:] for line in table.lines] == [
+        ["-", "-", "-", "0.1"],
+        ["5", "+6.0", "7 of 8", "0.1"],
+    ]
+
+
+def test_the_score_on_held_out_samples_is_the_mean_of_both() -> None:
+    run = hand_made([0.1])
+    run.final.update(global_accuracy_validation=0.5, personal_accuracy_validation=0.7)
+    assert [row.held_out for row in rows({"a": [run], "b": [hand_made([0.1])]})] == ["60.0", ""]
 
 
 def test_seconds_are_the_mean_over_all_rounds_of_all_seeds() -> None:
@@ -119,17 +142,20 @@ def test_seconds_are_the_mean_over_all_rounds_of_all_seeds() -> None:
 
 
 def test_rows_become_a_table_with_the_method_first_and_the_seconds_last() -> None:
-    table = as_table([Row("map", ["1", "2", "3", "4", "5"], "0.10")], "Accuracy")
+    table = as_table([Row("map", ["1", "2", "3", "4"], "0.10")], "Accuracy")
     assert table.caption == "Accuracy"
     assert table.head == ["method", *COLUMNS.values(), "s/round"]
-    assert table.lines == [["map", "1", "2", "3", "4", "5", "0.10"]]
+    assert table.lines == [["map", "1", "2", "3", "4", "0.10"]]
 
 
 def test_json_has_one_entry_for_each_run_with_shares_as_they_are() -> None:
     first = hand_made([0.1, 0.3], [0.4, 0.8], all_clients=0.9, folder="runs/a")
     second = hand_made([None], [0.5], all_clients=0.6, seed=7, folder="runs/b")
+    first.final["global_macro_f1"] = 0.25
+    unknown = dict.fromkeys(NUMBERS)
     assert as_json({"map": [first], "fedrep": [second]}) == [
-        {
+        unknown
+        | {
             "method": "map",
             "seed": 0,
             "folder": "runs/a",
@@ -139,8 +165,10 @@ def test_json_has_one_entry_for_each_run_with_shares_as_they_are() -> None:
             "personal_accuracy_last_10": pytest.approx(0.6),
             "personal_accuracy_all_clients": 0.9,
             "left_out": 0,
+            "global_macro_f1": 0.25,
         },
-        {
+        unknown
+        | {
             "method": "fedrep",
             "seed": 7,
             "folder": "runs/b",

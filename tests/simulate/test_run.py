@@ -18,6 +18,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 from torch import nn
 
 import fedmap
@@ -140,7 +141,8 @@ def test_the_record_of_a_round_says_what_happened(federation: Federation) -> Non
     assert record["personal_accuracy"] == pytest.approx(sum(own) / 3)
     drawn = [client["client"] for client in record["clients"]]
     assert drawn == sorted(drawn)
-    accuracies = {"global_accuracy", "personal_accuracy", "personal_accuracy_download"}
+    personal = {"", "_observed", "_download"}
+    accuracies = {"global_accuracy", *(f"personal_accuracy{one}" for one in personal)}
     others = {"round", "train_loss", "seconds", "bytes_down", "bytes_up", "clients"}
     assert set(record) == accuracies | others
 
@@ -588,3 +590,40 @@ def test_another_client_of_the_same_samples_is_another_federation(tmp_path: Path
         fedmap.FedmapError, match=r"the clients changed \(gone: bergen; new: bodo\)"
     ):
         fedmap.run("fedavg", named("oslo", "bodo"), out=tmp_path / "run", **SMALL)
+
+
+def test_the_final_numbers_by_class_and_client_are_those_of_the_models(
+    federation: Federation,
+) -> None:
+    result = fedmap.run("fedphp", federation, **SMALL)
+    final, dataset = result.final, federation.dataset
+    assert result.global_model is not None
+    assert final["classes"] == list(dataset.classes)
+    answers = result.global_model(dataset.test_x).argmax(1)
+    assert final["global_confusion"] == confusion_matrix(dataset.test_y, answers).tolist()
+    assert final["global_macro_f1"] == pytest.approx(
+        f1_score(dataset.test_y, answers, average="macro")
+    )
+    pooled_y, pooled = [], []
+    for k in range(len(federation)):
+        x, y = (whole[federation.test[k]] for whole in (dataset.train_x, dataset.train_y))
+        of_all = result.global_model(x).argmax(1) == y
+        assert final["global_accuracy_per_client"][k] == int(of_all.sum()) / len(y)
+        logits = result.personal_model(k)(x).detach()
+        among_own = logits.masked_fill(~federation.observed[k], -torch.inf).argmax(1) == y
+        assert final["personal_accuracy_observed_per_client"][k] == int(among_own.sum()) / len(y)
+        pooled_y += y.tolist()
+        pooled += logits.argmax(1).tolist()
+    assert final["personal_confusion"] == confusion_matrix(pooled_y, pooled).tolist()
+    assert final["personal_balanced_accuracy"] == pytest.approx(
+        balanced_accuracy_score(pooled_y, pooled)
+    )
+    own = final["personal_accuracy_observed_per_client"]
+    assert final["personal_accuracy_observed_all_clients"] == pytest.approx(sum(own) / len(own))
+
+
+def test_a_rounds_observed_accuracy_is_the_mean_of_its_clients(federation: Federation) -> None:
+    record = fedmap.run("fedavg", federation, **SMALL).rounds[-1]
+    own = [client["accuracy_observed"] for client in record["clients"]]
+    assert record["personal_accuracy_observed"] == pytest.approx(sum(own) / len(own))
+    assert all(client["accuracy"] <= client["accuracy_observed"] for client in record["clients"])

@@ -112,8 +112,11 @@ class MethodsOption:
     """Methods to compare."""
 
     methods: Annotated[
-        str, option("--methods", "Methods to compare, with commas (fedavg,fedrs,fedphp,map).", WHAT)
-    ] = "fedavg,fedrs,fedphp,map"
+        str,
+        option(
+            "--methods", "Methods to compare, with commas (local,fedavg,fedrs,fedphp,map).", WHAT
+        ),
+    ] = "local,fedavg,fedrs,fedphp,map"
 
 
 class GridOption:
@@ -246,6 +249,22 @@ class TrainingOptions:
         option(
             "--server-weights",
             "How the server weighs uploads: uniform or samples (uniform).",
+            TRAINING,
+        ),
+    ] = None
+    validation: Annotated[
+        float | None,
+        option(
+            "--validation",
+            "Share of each client's training samples that is kept for choosing the best round (0).",
+            TRAINING,
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        option(
+            "--patience",
+            "With --validation: end after this many rounds without a better one.",
             TRAINING,
         ),
     ] = None

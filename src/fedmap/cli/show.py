@@ -17,7 +17,8 @@ from fedmap.cli.parsing import printable
 from fedmap.experiment.plan import Plan
 from fedmap.experiment.progress import Progress
 from fedmap.report import table as report
-from fedmap.report.table import HEAD, Row, as_table
+from fedmap.report.table import Row, as_table
+from fedmap.report.table import Table as Cells
 from fedmap.simulate.result import Result
 
 MOST_BARS = 8  # as many lines as any terminal shows
@@ -109,21 +110,27 @@ def the_plan(planned: Plan, console: Console) -> None:
 
 
 def results(rows: list[Row], entries: list[dict[str, Any]], as_json: bool) -> None:
-    """A comparison on standard output: a table for people, Markdown where it is piped, and its
-    entries as JSON where they are asked for."""
-    console = Console()
-    table = as_table(rows)
+    """A comparison on standard output: a table for people, and its entries as JSON where they are
+    asked for."""
     if as_json:
         print(json.dumps(entries, indent=1))
-    elif not console.is_terminal:
-        print(table.markdown(), end="")
     else:
-        grid = Table(title="Accuracy in %", title_justify="left")
-        for name in HEAD:
-            grid.add_column(name, justify="left" if name == HEAD[0] else "right")
-        for line in table.lines:
-            grid.add_row(*(escape(printable(cell)) for cell in line))
-        console.print(grid)
+        cells(as_table(rows, "Accuracy in %"))
+
+
+def cells(table: Cells) -> None:
+    """A table for people; Markdown where it is piped."""
+    console = Console()
+    if not console.is_terminal:
+        print(table.markdown(), end="")
+        return
+    grid = Table(title=table.caption, title_justify="left")
+    for name in table.head:
+        head = name.replace(" ", "\n")  # so that a column is as narrow as its cells
+        grid.add_column(head, justify="left" if name in ("method", "client") else "right")
+    for line in table.lines:
+        grid.add_row(*(escape(printable(cell)) for cell in line))
+    console.print(grid)
 
 
 def left_out(found: dict[str, list[Result]]) -> None:

@@ -18,6 +18,8 @@ from fedmap.signals import Stopped
 from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import Settings
 
+MOST_CLIENTS = 60  # lines of clients on the screen; all are in clients.csv
+
 
 @contextmanager
 def stoppable(folder: Path, go_on: str) -> Iterator[None]:
@@ -75,14 +77,20 @@ def one_run(
 
 
 def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, json: bool) -> None:
-    """An experiment with its progress; then the table and the pictures."""
+    """An experiment with its progress; then the tables, what came out, and the pictures."""
     with stoppable(out, "the same command"), show.Display(quiet or json).shown() as display:
         comparison = experiment(out=out, on_progress=display)
     show.results(comparison.rows(), comparison.json(), json)
-    pictures = comparison.pictures()
+    written = comparison.pictures() | comparison.tables()
     if not json:
         show.left_out(comparison.results)
+        clients = comparison.clients()
+        if 0 < len(clients.lines) <= MOST_CLIENTS:
+            print()
+            show.cells(clients)
         print()
-        for what, path in pictures.items():
+        for sentence in comparison.sentences():
+            print(sentence)
+        for what, path in written.items():
             print(f"{what}: {path}")
         print(f"run folders: {out}")

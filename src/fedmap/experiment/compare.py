@@ -12,7 +12,9 @@ from fedmap.experiment.progress import OnProgress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
 from fedmap.params import value
 from fedmap.report import plots
-from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, rows
+from fedmap.report.clients import Served, clients_table, gains, losers, points, sentences, served
+from fedmap.report.table import NUMBERS, Row, Table, as_json, as_table, rows
+from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import Result
 from fedmap.simulate.settings import Settings
 
@@ -42,23 +44,48 @@ class Comparison:
         return {label: runs for label, runs in lost.items() if runs}
 
     def rows(self) -> list[Row]:
-        """One row for each label, over its seeds; it says where runs diverged."""
-        return [row._replace(method=self._with_lost(row.method)) for row in rows(self.results)]
+        """One row for each label, over its seeds; it says where runs diverged, and with `local`
+        among the methods what clients gain over it."""
+        return [self._whole(row) for row in rows(self.results)]
 
     def table(self) -> Table:
         """The rows as a table, which can be Markdown, CSV or LaTeX."""
         return as_table(self.rows(), "Accuracy in %")
 
+    def clients(self) -> Table:
+        """One line for each method and client, by name: what it has from training alone (with
+        `local` among the methods), from the global model and from its own, and what it gains."""
+        return clients_table(self._served)
+
+    def sentences(self) -> list[str]:
+        """What came out, in plain words."""
+        return sentences(self.results)
+
+    def tables(self) -> dict[str, Path]:
+        """Write the clients, and all numbers of each run, as CSV; where the files are."""
+        entries = self.json()
+        names = list(dict.fromkeys(name for entry in entries for name in entry))
+        lines = [[words(entry.get(name)) for name in names] for entry in entries]
+        found = {"clients": self.clients(), "runs": Table("", names, lines)}
+        for name, table in found.items():
+            write_atomically(self.folder / f"{name}.csv", table.csv().encode())
+        return {name: self.folder / f"{name}.csv" for name in found}
+
     def json(self) -> list[dict[str, Any]]:
         """The same for scripts: one entry for each run."""
         lost = [
             {"method": label, "seed": run.settings.seed, "folder": str(self.folder / run.name)}
-            | dict.fromkeys(COLUMNS)
+            | dict.fromkeys(NUMBERS)
             | {"diverged": (self.folder / run.name / "diverged").read_text().strip()}
             for label, runs in self.diverged.items()
             for run in runs
         ]
-        return as_json(self.results) + lost
+        entries = as_json(self.results)
+        for entry in entries:
+            found = self._gains(entry["method"], entry["seed"])
+            entry["gain_over_local"] = sum(found) / len(found) if found else None
+            entry["clients_that_lose"] = sum(gain < 0 for gain in found) if found else None
+        return entries + lost
 
     def pictures(self) -> dict[str, Path]:
         """Draw the curves, and who holds what with the first seed; where the pictures are."""
@@ -69,9 +96,27 @@ class Comparison:
             "partition": plots.holdings(federation, self.folder / "partition.png"),
         }
 
-    def _with_lost(self, label: str) -> str:
-        lost = len(self.diverged.get(label, []))
-        return f"{label} ({lost} of {len(self.runs[label])} diverged)" if lost else label
+    @cached_property
+    def _served(self) -> list[Served]:
+        return served(self.results)
+
+    def _gains(self, label: str, seed: int | None = None) -> list[float]:
+        mine = [s for s in self._served if s.method == label and seed in (None, s.seed)]
+        return gains(mine)
+
+    def _whole(self, row: Row) -> Row:
+        lost, found = len(self.diverged.get(row.method, [])), self._gains(row.method)
+        name = row.method
+        if lost:
+            name += f" ({lost} of {len(self.runs[row.method])} diverged)"
+        if not found:
+            return row._replace(method=name)
+        return row._replace(method=name, gain=points(found), losers=losers(found))
+
+
+def words(value: object) -> str:
+    """A number or a name as a cell; nothing where there is none."""
+    return "" if value is None else str(value)
 
 
 def compare(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from fedmap.client import Training
@@ -10,7 +11,38 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison, carried_out
 from fedmap.experiment.progress import OnProgress
 from fedmap.methods import find_method
+from fedmap.simulate.choose import score
 from fedmap.simulate.settings import Settings
+
+
+class Sweep(Comparison):
+    """Runs of one method with different values, of which the best is chosen without the tests."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """By label, the mean over seeds of the score on held-out samples, where no run diverged."""
+        found = {
+            label: [score(run.final) for run in runs]
+            for label, runs in self.results.items()
+            if label not in self.diverged
+        }
+        known = {label: [s for s in of if s is not None] for label, of in found.items()}
+        return {label: mean(of) for label, of in known.items() if of}
+
+    @property
+    def best(self) -> str | None:
+        """The label with the highest score; None where nothing is held out."""
+        return max(self.scores, key=lambda label: self.scores[label], default=None)
+
+    def sentences(self) -> list[str]:
+        """Which values are the best, or why none are called so."""
+        if self.best is None:
+            return [
+                "no samples are held out, so no setting is called the best; with --validation 0.1 "
+                "it is chosen on a part of the training samples"
+            ]
+        reached = f"{100 * self.scores[self.best]:.1f} %"
+        return [f"the best on held-out samples is {self.best}, with {reached}"]
 
 
 def sweep(
@@ -21,12 +53,13 @@ def sweep(
     out: Path | str = "runs/sweep",
     on_progress: OnProgress | None = None,
     **settings: Any,
-) -> Comparison:
+) -> Sweep:
     """Train with every combination of the grid's values and with every seed.
 
     A name of the grid is a parameter of the method, or else a setting of local training such as
     `lr`. The results are labeled `map[alpha=0.5,weight=0.1]`. Other keyword arguments are the
-    settings of `fedmap sweep --help`. Every run is kept in a folder below `out`: started again, a
+    settings of `fedmap sweep --help`. With `validation` the best setting is named, by samples that
+    are neither trained nor tested on. Every run is kept in a folder below `out`: started again, a
     sweep skips what is done."""
     if not grid:
         raise FedmapError("the grid is empty; give at least one parameter with its values")
@@ -39,7 +72,8 @@ def sweep(
         given = with_values(settings | {"method": method}, chosen)
         words = ",".join(f"{name}={value}" for name, value in chosen.items())
         contenders[f"{Settings.of(given).label}[{words}]"] = given
-    return carried_out(contenders, seeds, Path(out), on_progress)
+    done = carried_out(contenders, seeds, Path(out), on_progress)
+    return Sweep(done.runs, done.folder)
 
 
 def with_values(settings: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:

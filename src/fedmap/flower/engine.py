@@ -13,7 +13,7 @@ from fedmap.errors import FedmapError
 from fedmap.flower import records
 from fedmap.flower.hall import Hall
 from fedmap.flower.terms import Answer, Order
-from fedmap.simulate.tasks import Reply, Setup, TaskName, do
+from fedmap.simulate.tasks import WITH_STATE, Reply, Setup, TaskName, do
 from fedmap.simulate.uploads import Kinds, expected_kinds, misfit
 from fedmap.values import Stored, Values, nbytes
 
@@ -81,10 +81,14 @@ class FlowerEngine:
 
     def map(self, task: TaskName, round: int, keys: Sequence[int], down: Values) -> list[Reply]:
         """Run one task for each key, at the sites. The server's own test set is tested here."""
+        if task == "own":  # what sites are asked anyway, where the server has no test samples
+            if self.setup.federation.server_has_test:
+                return [Reply(key, reason="no site is asked this") for key in keys]
+            task = "evaluate"
         if task == "evaluate":
             if self.setup.federation.server_has_test:
                 return [do(self.setup, task, round, key, down, {}) for key in keys]
-            last = round == self.setup.settings.rounds
+            last = round >= self.setup.settings.rounds
             if round % self.evaluate_every and not last:
                 return [Reply(key, reason="not asked in this round") for key in keys]
         if task == "train":
@@ -108,7 +112,7 @@ class FlowerEngine:
         orders = {
             node: records.message(self._order(task, round, key), record) for node, key in at.items()
         }
-        kind = "evaluate" if task == "evaluate" else "train"
+        kind = "train" if task in WITH_STATE else "evaluate"
         replies = {}
         for node, content in self.hall.link.ask(orders, kind, nbytes(down)):
             key = at[node]
@@ -151,8 +155,8 @@ class FlowerEngine:
             self._check_numbers(task, answer.numbers)
             sent = records.values(content)
             if task == "evaluate":
-                return Reply(key, answer.numbers, result=self._tally(sent))
-            if task == "personal":
+                return Reply(key, answer.numbers, tally=self._tally(sent))
+            if task in ("personal", "validate"):
                 return Reply(key, answer.numbers)
             fault = misfit(sent, self._expected)
             if fault:
@@ -165,7 +169,12 @@ class FlowerEngine:
         return Reply(key, answer.numbers, up=Stored(path))
 
     def _check_numbers(self, task: TaskName, numbers: dict[str, float]) -> None:
-        wanted = {"train": ("samples", "loss", "accuracy"), "personal": ("accuracy",)}
+        both = ("accuracy", "accuracy_observed")
+        wanted = {
+            "train": ("samples", "loss", *both),
+            "personal": both,
+            "validate": ("right", "total"),
+        }
         for name in wanted.get(task, ()):
             if not isfinite(numbers.get(name, float("nan"))):
                 raise FedmapError(f"the number {name!r} is missing or not finite")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
+from fedmap.errors import FedmapError
 from fedmap.flower.engine import CountedRounds, FlowerEngine
 from fedmap.flower.hall import Hall
 from fedmap.flower.link import Link
@@ -100,8 +101,11 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
         name.removeprefix("params."): flat.pop(name) for name in list(flat) if "params." in name
     }
     method = str(flat.get("method", "map"))
-    if method not in METHODS:
-        METHODS[method]  # the sentence that names those that there are
+    if METHODS[method].pooled:  # an unknown name gets the sentence that names those that there are
+        raise FedmapError(
+            f"method {method} trains on everybody's samples in one place, and no site sends its "
+            "samples: it is for simulations"
+        )
     own_settings = {"data": "sites", "params": params, "min_clients": options.min_sites}
     given = {"on_bad_upload": "skip"} | flat | own_settings
     return options, Settings.of(given)

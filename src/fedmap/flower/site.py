@@ -22,6 +22,7 @@ from fedmap.flower.states import Moment, States
 from fedmap.flower.terms import Answer, Hello, Offer, Order, fit, listed, offer
 from fedmap.methods import METHODS
 from fedmap.params import checked
+from fedmap.scores import right_and_total
 from fedmap.simulate.result import model_notes, named_values
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import Reply, Setup, do
@@ -80,7 +81,8 @@ class Site:
                 states.keep(now, order.counted, reply.state)
             if order.task == "personal":
                 self._write_personal(states, setup, reply)
-        sent = reply.result if order.task == "evaluate" else reply.up
+        # Which answers were given to which class stays here.
+        sent = right_and_total(reply.tally) if order.task == "evaluate" else reply.up
         return message(Answer(numbers=reply.numbers, note=note), arrays(sent))
 
     def _setup(self, order: Order) -> Setup:
@@ -100,13 +102,14 @@ class Site:
 
     def _write_personal(self, states: States, setup: Setup, reply: Reply) -> None:
         """The personal model with all that is needed to use it, and its accuracy."""
-        own = setup.federation.client(reply.key)
+        own = setup.data(reply.key)
         entries = named_values(setup.initial, reply.result)
         states.write("personal.safetensors", values.save(entries, model_notes(setup, own)))
         held = dict(zip(setup.federation.dataset.classes, own.counts.tolist(), strict=True))
         report = {
             "site": self.name,
             "accuracy": reply.numbers["accuracy"],
+            "accuracy_observed": reply.numbers["accuracy_observed"],
             "test_samples": len(own.test[1]),
             "training_samples": held,
         }

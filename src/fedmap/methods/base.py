@@ -77,6 +77,9 @@ class Method(Generic[P]):
     # Is what the server keeps of all clients a plain mean, so that weights by samples would mix
     # two objectives?
     uniform_weights_only: ClassVar[bool] = False
+    # Is there no federation at all, but one training on everybody's samples? Such a method is there
+    # to compare with. Its clients keep no state, and no site takes part.
+    pooled: ClassVar[bool] = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)

@@ -3,20 +3,30 @@ over one or more seeds."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+from fedmap.simulate.choose import score
 from fedmap.simulate.result import STEADY, Result
 
+# What is shown: of the global model that a run leaves, of its last rounds, and of all clients'
+# personal models, among all classes and among the client's own.
 COLUMNS = {
-    "global_accuracy": "global, last round",
+    "global_accuracy": "global",
     f"global_accuracy_last_{STEADY}": f"global, last {STEADY}",
-    "personal_accuracy": "personal, last round",
-    f"personal_accuracy_last_{STEADY}": f"personal, last {STEADY}",
-    "personal_accuracy_all_clients": "personal, all clients",
+    "personal_accuracy_all_clients": "personal",
+    "personal_accuracy_observed_all_clients": "own classes",
 }
-HEAD = ["method", *COLUMNS.values(), "s/round"]
+# What scripts get besides.
+NUMBERS = (
+    *COLUMNS,
+    *("personal_accuracy", f"personal_accuracy_last_{STEADY}"),
+    *("personal_accuracy_observed", f"personal_accuracy_observed_last_{STEADY}"),
+    *("global_balanced_accuracy", "global_macro_f1"),
+    *("personal_balanced_accuracy", "personal_macro_f1"),
+    *("best_round", "global_accuracy_validation", "personal_accuracy_validation"),
+)
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -74,11 +84,16 @@ def latex_line(cells: list[str]) -> str:
 
 
 class Row(NamedTuple):
-    """One method's numbers: a cell for each of COLUMNS, and the seconds that a round takes."""
+    """One method's numbers: a cell for each column, and the seconds that a round takes. The rest is
+    there where it is known: the score on held-out samples, and what clients gain over training
+    alone."""
 
     method: str
     cells: list[str]
     seconds: str
+    held_out: str = ""
+    gain: str = ""
+    losers: str = ""
 
 
 def percent(values: Sequence[float | None]) -> str:
@@ -96,17 +111,38 @@ def seconds(runs: list[Result]) -> str:
     return f"{mean(times):.2f}" if times else "-"
 
 
-def rows(results: dict[str, list[Result]]) -> list[Row]:
+def rows(results: dict[str, list[Result]], columns: Iterable[str] = COLUMNS) -> list[Row]:
     """One row for each method, from its runs (one for each seed)."""
+    names = list(columns)
     return [
-        Row(method, [percent([run.final[name] for run in runs]) for name in COLUMNS], seconds(runs))
+        Row(
+            method,
+            [percent([run.final.get(name) for run in runs]) for name in names],
+            seconds(runs),
+            held_out(runs),
+        )
         for method, runs in results.items()
     ]
 
 
-def as_table(rows: list[Row], caption: str = "") -> Table:
-    """The rows under their head."""
-    return Table(caption, HEAD, [[row.method, *row.cells, row.seconds] for row in rows])
+def held_out(runs: list[Result]) -> str:
+    """The score by which the best round was chosen; nothing where there is none."""
+    scores = [score(run.final) for run in runs]
+    return percent(scores) if any(value is not None for value in scores) else ""
+
+
+MORE = {"held_out": "held out", "gain": "gain over local", "losers": "clients that lose"}
+
+
+def as_table(rows: list[Row], caption: str = "", heads: Iterable[str] = COLUMNS.values()) -> Table:
+    """The rows under their heads, with what is known of any row besides."""
+    more = [name for name in MORE if any(getattr(row, name) for row in rows)]
+    head = ["method", *heads, *(MORE[name] for name in more), "s/round"]
+    lines = [
+        [row.method, *row.cells, *(getattr(row, name) or "-" for name in more), row.seconds]
+        for row in rows
+    ]
+    return Table(caption, head, lines)
 
 
 def left_out(results: dict[str, list[Result]]) -> list[str]:
@@ -130,7 +166,7 @@ def as_json(results: dict[str, list[Result]]) -> list[dict[str, Any]]:
     """The same for scripts: one entry for each run."""
     return [
         {"method": method, "seed": run.settings.seed, "folder": str(run.folder)}
-        | {name: run.final[name] for name in COLUMNS}
+        | {name: run.final.get(name) for name in NUMBERS}
         | {"left_out": sum(len(_out(record)) for record in run.rounds)}
         for method, runs in results.items()
         for run in runs

@@ -214,6 +214,30 @@ class RunFolder:
             write_atomically(self._before, self._commit.read_bytes(), lasting=False)
         write_atomically(self._commit, json.dumps(commit).encode())
 
+    def keep_best(self, round: int, server: Values) -> None:
+        """The server state of the round that is the best so far, before it is committed. The
+        checksum is in its name."""
+        if self.lasting:
+            content = values.save(server)
+            name = f"best-{round}-{zlib.crc32(content):08x}.safetensors"
+            write_atomically(self.checkpoint / name, content)
+
+    def forget_best(self, *wanted: int | None) -> None:
+        """Only these rounds may still be asked for."""
+        for file in self.checkpoint.glob("best-*.safetensors"):
+            if int(file.name.split("-")[1]) not in wanted:
+                file.unlink()
+
+    def best(self, round: int) -> Values:
+        """The server state that `keep_best` kept."""
+        for file in self.checkpoint.glob(f"best-{round}-*.safetensors"):
+            if file.stem.endswith(f"{zlib.crc32(file.read_bytes()):08x}"):
+                return values.load(file)
+        raise FedmapError(
+            f"the state of the best round, {round}, is missing from {self.checkpoint} or damaged; "
+            "the run cannot go on"
+        )
+
     def reopen(self) -> None:
         """Take the end of a finished run back, for more rounds: its last round is the last commit,
         and its results stand until there are new ones."""

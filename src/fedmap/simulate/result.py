@@ -18,6 +18,7 @@ from fedmap.federation import ClientData
 from fedmap.methods import AnyMethod, Predictor, find_method
 from fedmap.nets import Net, build
 from fedmap.registry import nearest
+from fedmap.simulate.choose import SCORES, best_round
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.settings import Settings, read_federation, read_toml
 from fedmap.simulate.tasks import Setup
@@ -32,8 +33,9 @@ SAFE = re.compile(r"\w([\w .-]{0,98}\w)?")  # a name that every file system take
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run. Accuracies are shares in 0..1 of the last round; `final` has the steadier
-    means. The folder of a run without `out` goes with its result."""
+    """A finished run. Accuracies are shares in 0..1 of the last round, or of the best one where
+    samples were kept to choose it; `final` has the steadier means. The folder of a run without
+    `out` goes with its result."""
 
     settings: Settings
     rounds: list[Record]
@@ -60,13 +62,13 @@ class Result:
     def global_accuracy(self) -> float | None:
         """The aggregated model on the global test set; None where the method has no global
         model."""
-        accuracy: float | None = self.rounds[-1]["global_accuracy"]
+        accuracy: float | None = self.final["global_accuracy"]
         return accuracy
 
     @property
     def personal_accuracy(self) -> float:
-        """Mean over the last round's clients of the personal model on the client's own test set."""
-        accuracy: float = self.rounds[-1]["personal_accuracy"]
+        """Mean over the round's clients of the personal model on the client's own test set."""
+        accuracy: float = self.final["personal_accuracy"]
         return accuracy
 
     @property
@@ -162,25 +164,31 @@ def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
     return {"fedmap": json.dumps(about)}
 
 
+NAMES = (
+    *("global_accuracy", "global_accuracy_unseen"),
+    *("personal_accuracy", "personal_accuracy_observed"),
+)
+
+
 def summary(rounds: list[Record]) -> Record:
-    """The last round, and the mean of the last ten."""
+    """The last round, or the best one where samples were kept to choose it; and the mean of the
+    last ten."""
 
     def steady(name: str) -> float | None:
-        known = [record[name] for record in rounds[-STEADY:]]
-        return None if None in known else sum(known) / len(known)
+        last = rounds[-STEADY:]
+        known: list[float] = [r[name] for r in last if r.get(name) is not None]
+        return sum(known) / len(known) if len(known) == len(last) else None
 
-    all_names = ("global_accuracy", "global_accuracy_unseen", "personal_accuracy")
-    names = [name for name in all_names if name in rounds[-1]]
-    last = {name: rounds[-1][name] for name in names}
-    return {"rounds": len(rounds)} | last | {f"{n}_last_{STEADY}": steady(n) for n in names}
+    best = best_round(rounds)
+    kept = rounds[-1 if best is None else best - 1]
+    names = [name for name in NAMES if name in kept]
+    found = {"rounds": len(rounds)} | {name: kept[name] for name in names}
+    if best is not None:
+        found |= {"best_round": best} | {name: kept[name] for name in SCORES}
+    return found | {f"{name}_last_{STEADY}": steady(name) for name in names}
 
 
-def per_class(tally: Values | None, classes: tuple[str, ...]) -> dict[str, float | None] | None:
-    """Accuracy on each class of the global test set; None for a class that the test set lacks."""
-    if tally is None:
-        return None
-    hits, counts = tally["right"].tolist(), tally["total"].tolist()
-    return {
-        name: hit / count if count else None
-        for name, hit, count in zip(classes, hits, counts, strict=True)
-    }
+def compact(final: Record) -> str:
+    """JSON with one line for each entry, and for each row of a matrix."""
+    text = json.dumps(final, indent=1) + "\n"
+    return re.sub(r"\[[\d\s,]+\]", lambda row: " ".join(row[0].split()), text)

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from fedmap import scores
 from fedmap.errors import FedmapError
 from fedmap.methods import Upload
 from fedmap.random import generator, seeded_torch
@@ -22,9 +20,11 @@ class Played(NamedTuple):
     round: int
     down: Values  # what every selected client got
     replies: list[Reply]  # of the clients that count, in the order of their numbers
+    tested: list[Reply]  # the same, or where samples are pooled, the clients asked afterwards
     left_out: dict[int, str]  # the other selected clients, each with the reason
     state: Values  # the server's new state
-    tally: Values | None  # of the new global model on the global test set, by class
+    tally: Values | None  # of the new global model on the global test set
+    validation: Record  # the new global model on the samples for choosing, where there are some
 
 
 def play_round(
@@ -38,15 +38,20 @@ def play_round(
     take part; else they are drawn."""
     down = setup.method.download(state)
     selected = selected or select(setup, round, engine.ready())
-    answers = checked(setup, round, down, engine.map("train", round, selected, down))
+    asked = [0] if setup.method.pooled else selected
+    answers = checked(setup, round, down, engine.map("train", round, asked, down))
     replies = [reply for reply in answers if not reply.reason]
     left_out = {reply.key: reply.reason for reply in answers if reply.reason}
-    if len(replies) < min(setup.settings.min_clients, len(selected)):
+    if len(replies) < min(setup.settings.min_clients, len(asked)):
         raise too_few(setup, round, len(replies), left_out)
     with seeded_torch(setup.settings.seed, "server layers", round):  # for layers such as dropout
         state = setup.method.aggregate(setup.server(round), state, uploads(setup, replies))
+    tested = replies
+    if setup.method.pooled:
+        tested = engine.map("personal", round, selected, setup.method.download(state))
     tally = evaluated(setup, engine, round, state)
-    return Played(round, down, replies, left_out, state, tally)
+    validation = validated(setup, engine, round, state) if setup.settings.validation else {}
+    return Played(round, down, replies, tested, left_out, state, tally, validation)
 
 
 def select(setup: Setup, round: int, ready: Sequence[int]) -> list[int]:
@@ -78,32 +83,42 @@ def uploads(setup: Setup, replies: list[Reply]) -> list[Upload]:
 
 
 def evaluated(setup: Setup, engine: Engine, round: int, state: Values) -> Values | None:
-    """The global model on the global test set: samples of each class, and how many are classified
-    correctly. None where there is no global model, or nobody to ask."""
+    """The global model's answers on the global test set, counted. None where there is no global
+    model, or nobody to ask."""
     model = setup.method.global_model(state)
     if model is None:
         return None
     parts = setup.federation.test_parts
     replies = engine.map("evaluate", round, parts, {"model": model})
-    tallies = [reply.result for reply in replies if not reply.reason]
-    if not tallies:
-        return None
-    return {name: torch.stack([tally[name] for tally in tallies]).sum(0) for name in tallies[0]}
+    tallies = [reply.tally for reply in replies if not reply.reason]
+    return scores.added(tallies) if tallies else None
+
+
+def validated(setup: Setup, engine: Engine, round: int, state: Values) -> Record:
+    """The global model on all samples that clients keep for choosing."""
+    model, right, total = setup.method.global_model(state), 0.0, 0.0
+    if model is not None:
+        clients = range(len(setup.federation))
+        for reply in engine.map("validate", round, clients, {"model": model}):
+            right += reply.numbers.get("right", 0)
+            total += reply.numbers.get("total", 0)
+    return {"global_accuracy_validation": right / total if total else None}
 
 
 def record_of(played: Played) -> Record:
     """A round in numbers, for rounds.jsonl; `seconds` is filled in by who has the clock."""
 
-    def mean(name: str) -> float | None:
-        values = [reply.numbers[name] for reply in played.replies if name in reply.numbers]
+    def mean(name: str, replies: list[Reply] = played.tested) -> float | None:
+        values = [reply.numbers[name] for reply in replies if name in reply.numbers]
         return sum(values) / len(values) if values else None
 
     record: Record = {
         "round": played.round,
         "global_accuracy": None,
         "personal_accuracy": mean("accuracy"),
+        "personal_accuracy_observed": mean("accuracy_observed"),
         "personal_accuracy_download": mean("accuracy_download"),
-        "train_loss": mean("loss"),
+        "train_loss": mean("loss", played.replies),
         "seconds": 0.0,
         "bytes_down": nbytes(played.down) * len(played.replies),
         "bytes_up": sum(nbytes(reply.up) for reply in played.replies),
@@ -111,11 +126,15 @@ def record_of(played: Played) -> Record:
             {
                 "client": reply.key,
                 "accuracy": reply.numbers["accuracy"],
+                "accuracy_observed": reply.numbers["accuracy_observed"],
                 "accuracy_download": reply.numbers.get("accuracy_download"),
             }
-            for reply in played.replies
+            for reply in played.tested
         ],
     } | global_accuracy(played.tally)
+    if played.validation:
+        own = {"personal_accuracy_validation": mean("accuracy_validation")}
+        record |= played.validation | own
     if played.left_out:
         record["left_out"] = [
             {"client": key, "reason": reason} for key, reason in played.left_out.items()
@@ -127,14 +146,8 @@ def global_accuracy(tally: Values | None) -> Record:
     """On the whole global test set and, where the server half saw some of it, on the rest."""
     if tally is None:
         return {"global_accuracy": None}
-    accuracy: Record = {"global_accuracy": share(tally["right"], tally["total"])}
-    if "total_unseen" in tally:
-        unseen = share(tally["right_unseen"], tally["total_unseen"])
-        accuracy["global_accuracy_unseen"] = unseen
+    accuracy: Record = {"global_accuracy": scores.accuracy(tally)}
+    if "confusion_unseen" in tally:
+        unseen = {"confusion": tally["confusion_unseen"]}
+        accuracy["global_accuracy_unseen"] = scores.accuracy(unseen)
     return accuracy
-
-
-def share(right: Tensor, total: Tensor) -> float | None:
-    """Which share of the samples is classified correctly; None where there is none."""
-    samples = int(total.sum())
-    return int(right.sum()) / samples if samples else None

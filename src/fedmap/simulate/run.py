@@ -1,30 +1,31 @@
 """A run from its beginning, or from where it was stopped, to its end: rounds, records, models."""
 
-import json
 import os
 import platform
 import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from fedmap import values
+from fedmap import scores, values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
+from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.result import (
     Result,
+    compact,
     model_notes,
     named_values,
-    per_class,
     personal_files,
     summary,
 )
@@ -38,7 +39,7 @@ from fedmap.simulate.settings import (
     to_toml,
 )
 from fedmap.simulate.store import FileStore, StateStore
-from fedmap.simulate.tasks import Setup, only_tensors
+from fedmap.simulate.tasks import Reply, Setup, only_tensors
 from fedmap.values import Values
 
 OnRound = Callable[[Record], None]
@@ -143,25 +144,41 @@ class Run:
         setup, store = self.setup, self.store or self._new_store(folder)
         records, state = folder.restore(store)
         state = setup.method.start(setup.initial) if state is None else state
+        best = best_round(records)
+        kept = state if best is None else folder.best(best)  # what the models are made of
         tally: Values | None = None
         with setup.in_force(), closing(self.start_engine(setup, store)) as engine:
             for round in range(len(records) + 1, self.settings.rounds + 1):
+                if enough(records, self.settings.patience):
+                    break
                 began = time.perf_counter()
                 played = play_round(setup, engine, round, state)
-                state, tally = played.state, played.tally
+                state = played.state
                 for client in played.left_out:
                     store.drop(client, round)
                 record = record_of(played) | {"seconds": time.perf_counter() - began}
-                folder.commit(record, state, store)
                 records.append(record)
+                before, best = best, best_round(records)
+                if best in (None, round):
+                    kept, tally = state, played.tally
+                if best == round:
+                    folder.keep_best(round, state)
+                folder.commit(record, state, store)
+                if best is not None:
+                    folder.forget_best(before, best)  # the one before may be gone back to
                 on_round(record)
             if tally is None:
-                tally = evaluated(setup, engine, self.settings.rounds, state)
-            self._finish(folder, engine, records, state, tally)
+                tally = evaluated(setup, engine, self.settings.rounds, kept)
+            self._finish(folder, engine, records, kept, tally)
 
     def _new_store(self, folder: RunFolder) -> StateStore:
         initial = self.setup.method.client_state(self.setup.initial)
         only_tensors(initial, self.setup.method.name())
+        if self.setup.method.pooled and initial:
+            raise FedmapError(
+                f"method {self.setup.method.name()} pools all samples, so its clients train "
+                "nothing and can keep no state; client_state must give none"
+            )
         return FileStore(initial, len(self.federation), folder.states)
 
     def _finish(
@@ -176,34 +193,63 @@ class Run:
         written."""
         setup, after = self.setup, self.settings.rounds + 1
         down, clients = setup.method.download(state), range(len(self.federation))
-        accuracies: list[float | None] = []
+        model = setup.method.global_model(state)
+        tested: list[Reply] = []
+        shared: list[float | None] = []  # the global model's accuracy at each client
         files = personal_files(self.federation.marks.get("clients", []), len(clients))
         # As many at a time as in a round, so that memory does not grow with the federation.
         for first in clients[:: setup.clients_per_round]:
             some = clients[first : first + setup.clients_per_round]
             for reply in engine.map("personal", after, some, down):
-                accuracies.append(reply.numbers.get("accuracy"))
+                tally_of_one = {name: counts.clone() for name, counts in reply.tally.items()}
+                tested.append(Reply(reply.key, reply.numbers, tally=tally_of_one))
                 if reply.result:  # else it stays where it is
                     entries = named_values(setup.initial, reply.result)
-                    notes = model_notes(setup, self.federation.client(reply.key))
+                    notes = model_notes(setup, setup.data(reply.key))
                     content = values.save(entries, notes)
                     folder.write(files[reply.key], content)
-        model = setup.method.global_model(state)
+            shared += self._shared(engine, after, some, model)
         if model is not None:
             entries = named_values(setup.initial, {"model": model})
             content = values.save(entries, model_notes(setup))
             folder.write("global.safetensors", content)
         # What a newcomer would download, see `fedmap adapt`.
         folder.write("server.safetensors", values.save(state, model_notes(setup)))
-        known = [accuracy for accuracy in accuracies if accuracy is not None]
-        final = summary(records) | {
-            "personal_accuracy_all_clients": sum(known) / len(known) if known else None,
-            "global_accuracy_per_class": per_class(tally, self.federation.dataset.classes),
-            "personal_accuracy_per_client": accuracies,
-            "client_names": list(self.federation.client_names),
-        }
-        folder.write("final.json", json.dumps(final, indent=1) + "\n")
+        final = summary(records) | self._by_client(tested, shared) | self._by_class(tested, tally)
+        folder.write("final.json", compact(final))
         folder.finish()
+
+    def _shared(
+        self, engine: Engine, round: int, clients: Sequence[int], model: Tensor | None
+    ) -> list[float | None]:
+        """The global model's accuracy on each client's own test samples, where it is known."""
+        if model is None:
+            return [None] * len(clients)
+        replies = engine.map("own", round, clients, {"model": model})
+        return [scores.accuracy(reply.tally) if reply.tally else None for reply in replies]
+
+    def _by_client(self, tested: list[Reply], shared: list[float | None]) -> Record:
+        """What final.json says of each client, in the order of `client_names`."""
+        found: Record = {}
+        for name in ("accuracy", "accuracy_observed"):
+            every = [reply.numbers.get(name) for reply in tested]
+            known = [value for value in every if value is not None]
+            found[f"personal_{name}_all_clients"] = sum(known) / len(known) if known else None
+            found[f"personal_{name}_per_client"] = every
+        names = list(self.federation.client_names)
+        return found | {"global_accuracy_per_client": shared, "client_names": names}
+
+    def _by_class(self, tested: list[Reply], tally: Values | None) -> Record:
+        """What final.json says of each class: of the global model, and of all personal models
+        together, each on its own client's test samples."""
+        classes = self.federation.dataset.classes
+        whole = all(reply.tally for reply in tested)  # sites do not tell
+        personal = scores.added([reply.tally for reply in tested]) if whole else None
+        both = {"global": tally, "personal": personal}
+        found: Record = {"classes": list(classes)}
+        for prefix, counts in both.items():
+            found |= scores.report(counts, classes, prefix)
+        return found
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
@@ -213,6 +259,8 @@ class Run:
         """A finished run goes on only where its clients have no state or theirs was kept."""
         private = self.store is None and self.setup.method.client_state(self.setup.initial)
         needed = [folder.path / "server.safetensors", *([folder.states] if private else [])]
+        if self.settings.validation:  # then server.safetensors is the best round's
+            needed.append(folder.checkpoint / "commit.json")
         if not all(file and file.exists() for file in needed):
             raise FedmapError(
                 f"the run in {folder.path} is finished, and its clients' states were not kept, so "

@@ -78,6 +78,18 @@ class Settings(Training):
     server_weights: Literal["uniform", "samples"] = Field(
         "uniform", description="how the server weighs uploads"
     )
+    validation: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of each client's training samples that is kept for choosing the best "
+        "round; none if not given",
+    )
+    patience: int | None = Field(
+        None,
+        ge=1,
+        description="rounds without a better one on those samples after which a run ends early",
+    )
     on_bad_upload: Literal["stop", "skip"] = Field(
         "stop", description="what an upload that is not finite or far too long does to the run"
     )
@@ -124,6 +136,13 @@ class Settings(Training):
         known = vars(defaults or defaults_of(data))
         rates = {name: known[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
+        if not chosen.get("validation"):
+            chosen.pop("validation", None)  # 0 is none
+            if "patience" in chosen:
+                raise FedmapError(
+                    f"patience is {chosen['patience']}, but no samples are kept for choosing; "
+                    "give validation too, e.g. 0.1"
+                )
         chosen["data"] = full_data_name(data)
         method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
         settings = checked(cls, rates | method_class.wants | chosen, "the run")

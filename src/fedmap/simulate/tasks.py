@@ -1,8 +1,10 @@
 """The work of one task, wherever it runs: a client's round, a part of the global test set, a
-client's final personal model. A task is a pure function of what it is given."""
+client's final personal model, the global model on a client's own samples. A task is a pure function
+of what it is given."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
@@ -10,17 +12,21 @@ import torch
 from torch import Tensor
 
 from fedmap import kernels
-from fedmap.client import Client, correct_answers
+from fedmap.client import Answers, Client, outputs
 from fedmap.errors import FedmapError
-from fedmap.federation import PART, AnyFederation
-from fedmap.methods import AnyMethod, Server, find_method
+from fedmap.federation import PART, AnyFederation, ClientData, Samples
+from fedmap.methods import AnyMethod, Predictor, Server, find_method
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
+from fedmap.scores import confusion
 from fedmap.simulate.settings import Settings
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
 
-TaskName = Literal["train", "evaluate", "personal"]
+# "own" and "validate" are of the global model: on a client's own test samples, and on those that
+# it keeps for choosing.
+TaskName = Literal["train", "evaluate", "personal", "own", "validate"]
+WITH_STATE = ("train", "personal")  # the tasks that a client does with what it has kept
 
 
 class Reply(NamedTuple):
@@ -30,7 +36,8 @@ class Reply(NamedTuple):
     numbers: dict[str, float] = {}
     up: Mapping[str, Tensor] = {}
     state: Values = {}  # what the client keeps
-    result: Values = {}
+    result: Values = {}  # a personal model
+    tally: Values = {}  # what was counted of a model's answers
     reason: str = ""  # why it does not count; then there is nothing else in it
 
 
@@ -86,17 +93,48 @@ class Setup:
         """How many clients are asked in a round."""
         return clients_per_round(self.settings.fraction, len(self.federation))
 
+    @property
+    def share_per_round(self) -> float:
+        """Which share of all clients that is."""
+        return self.clients_per_round / len(self.federation)
+
+    def data(self, number: int) -> ClientData:
+        """A client's own data, with what it keeps for choosing set apart."""
+        data, share = self.federation.client(number), self.settings.validation
+        return data.with_validation(share, self.settings.partition_seed or 0) if share else data
+
+    @cached_property
+    def everybody(self) -> ClientData:
+        """All clients' samples as if they were one's, for a method that pools them."""
+        clients = [self.data(number) for number in range(len(self.federation))]
+        counts = torch.stack([data.counts for data in clients]).sum(0)
+        return replace(
+            clients[0],
+            train=joined([data.train for data in clients]),
+            test=joined([data.test for data in clients]),
+            counts=counts,
+            observed=counts >= clients[0].observed_from,
+            validation=None,
+        )
+
     def client(self, number: int, round: int) -> Client:
         """A client with its own data, in one round."""
-        chance = self.clients_per_round / len(self.federation)
-        return Client(
-            self.federation.client(number),
-            round,
-            self.settings,
-            self.settings.seed,
-            self.models,
-            expected_participations=chance * self.settings.rounds,
-        )
+        participations = self.share_per_round * self.settings.rounds
+        return self._client(self.data(number), round, self.settings, participations)
+
+    def trainer(self, number: int, round: int) -> Client:
+        """Who trains in a round: the client, or everybody together for as many epochs as see as
+        many samples as the clients of a round would."""
+        if not self.method.pooled:
+            return self.client(number, round)
+        epochs = self.settings.epochs * self.share_per_round
+        settings = self.settings.model_copy(update={"epochs": epochs})
+        return self._client(self.everybody, round, settings, self.settings.rounds)
+
+    def _client(
+        self, data: ClientData, round: int, settings: Settings, participations: float
+    ) -> Client:
+        return Client(data, round, settings, self.settings.seed, self.models, participations)
 
     def server(self, round: int) -> Server:
         """What the server half sees in one round."""
@@ -120,6 +158,11 @@ class Setup:
             torch.set_num_threads(threads)
 
 
+def joined(parts: Sequence[Samples]) -> Samples:
+    """The samples of several, one after the other."""
+    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+
+
 def clients_per_round(fraction: float, clients: int) -> int:
     """max(int(Q K), 1)."""
     return max(int(fraction * clients + 1e-9), 1)
@@ -130,8 +173,9 @@ def do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: 
     setup.models.release()
     # Whatever the caller's mode: a model may be asked for under no_grad.
     with torch.enable_grad():
-        if task == "evaluate":
-            return evaluate(setup, key, down)
+        if task not in WITH_STATE:
+            of_global = {"evaluate": evaluate, "own": own, "validate": validate}[task]
+            return of_global(setup, key, down)
         # Layers such as dropout draw from torch's global generator.
         with seeded_torch(setup.settings.seed, "layers", round, key):
             return (train if task == "train" else personal)(setup, round, key, down, state)
@@ -139,16 +183,25 @@ def do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: 
 
 def train(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:
     """One client's round, with its accuracy before and after."""
-    method, client = setup.method, setup.client(number, round)
+    method, client = setup.method, setup.trainer(number, round)
     numbers: dict[str, float] = {"samples": client.samples}
     before = method.downloaded(down, state)
-    if before is not None:
+    if before is not None and not method.pooled:
         numbers["accuracy_download"] = client.accuracy(method.predictor(setup.models, before))
     local = method.local_round(client, down, state)
     only_tensors(local.up | local.state, method.name())
     numbers["loss"] = client.mean_loss
-    numbers["accuracy"] = client.accuracy(method.predictor(setup.models, local.personal))
+    if not method.pooled:  # else each client is asked with the new model
+        numbers |= tested(client, method.predictor(setup.models, local.personal))[0]
     return Reply(number, numbers, up=local.up, state=local.state)
+
+
+def tested(client: Client, predict: Predictor) -> tuple[dict[str, float], Answers]:
+    """A personal model's accuracies, and its answers to the client's own test samples."""
+    answers = client.answers(predict)
+    numbers = {"accuracy": answers.accuracy, "accuracy_observed": answers.accuracy_observed}
+    validation = client.validation_accuracy(predict)
+    return numbers | ({} if validation is None else {"accuracy_validation": validation}), answers
 
 
 def only_tensors(values: Values, name: str) -> None:
@@ -162,20 +215,39 @@ def only_tensors(values: Values, name: str) -> None:
 
 
 def evaluate(setup: Setup, part: int, down: Values) -> Reply:
-    """How many samples of each class has one part of the global test set, and how many of them does
-    the model classify correctly? Where the server half sees some of them, also without these."""
-    dataset = setup.federation.dataset
+    """What the model answers to the samples of each class in one part of the global test set. Where
+    the server half sees some of them, also without these."""
     x, y = setup.federation.test_part(part)
-    correct = correct_answers(setup.models.model(down["model"]), dataset.normalize(x), y)
-    seen = torch.isin(torch.arange(part * PART, part * PART + len(y)), setup.public)
-
-    def count(chosen: Tensor) -> Tensor:
-        return torch.bincount(y[chosen], minlength=len(dataset.classes))
-
-    tally = {"right": count(correct), "total": count(torch.ones_like(correct))}
+    classes = len(setup.federation.dataset.classes)
+    answers = answers_of(setup, down, x)
+    tally = {"confusion": confusion(y, answers, classes)}
     if len(setup.public):
-        tally |= {"right_unseen": count(correct & ~seen), "total_unseen": count(~seen)}
-    return Reply(part, result=tally)
+        numbers = torch.arange(part * PART, part * PART + len(y))
+        unseen = ~torch.isin(numbers, setup.public)
+        tally["confusion_unseen"] = confusion(y[unseen], answers[unseen], classes)
+    return Reply(part, tally=tally)
+
+
+def answers_of(setup: Setup, down: Values, x: Tensor) -> Tensor:
+    """The class that the model which came down gives each sample."""
+    samples = setup.federation.dataset.normalize(x)
+    return outputs(setup.models.model(down["model"]), samples).argmax(1)
+
+
+def own(setup: Setup, number: int, down: Values) -> Reply:
+    """What the global model answers to a client's own test samples."""
+    x, y = setup.data(number).test
+    classes = len(setup.federation.dataset.classes)
+    return Reply(number, tally={"confusion": confusion(y, answers_of(setup, down, x), classes)})
+
+
+def validate(setup: Setup, number: int, down: Values) -> Reply:
+    """How many of the samples that a client keeps for choosing the global model gets right."""
+    kept = setup.data(number).validation
+    if kept is None:
+        return Reply(number, {"right": 0, "total": 0})
+    right = int((answers_of(setup, down, kept[0]) == kept[1]).sum())
+    return Reply(number, {"right": right, "total": len(kept[1])})
 
 
 def personal(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:
@@ -184,5 +256,5 @@ def personal(setup: Setup, round: int, number: int, down: Values, state: Values)
     method, client = setup.method, setup.client(number, round)
     kept = method.kept_personal(client, down, state)
     model = kept or method.local_round(client, down, state).personal
-    accuracy = client.accuracy(method.predictor(setup.models, model))
-    return Reply(number, {"accuracy": accuracy}, result=model)
+    numbers, answers = tested(client, method.predictor(setup.models, model))
+    return Reply(number, numbers, result=model, tally={"confusion": answers.confusion})

@@ -82,7 +82,8 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
     settings = Settings.of(read_toml(folder.path / "run.toml"))
     # The run's kernels are those of its machine; here there may be none.
     found = kernels.resolve("torch" if settings.kernels == "torch" else "auto")
-    settings = settings.model_copy(update={"kernels": found})
+    # A newcomer has nothing to choose: all of its training samples are trained on.
+    settings = settings.model_copy(update={"kernels": found, "validation": None})
     terms = Terms(
         classes=notes.classes,
         shape=notes.shape,

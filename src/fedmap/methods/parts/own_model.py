@@ -1,5 +1,5 @@
 """A whole model that a client keeps for itself and trains further whenever it takes part. Shared by
-Ditto, DittoRS and FedProto."""
+Ditto, DittoRS, FedProto and Local."""
 
 from fedmap.values import Values, number
 from fedmap.vector import Model

@@ -8,7 +8,7 @@ from typing import Protocol
 from fedmap.errors import DivergenceError, FedmapError
 from fedmap.registry import Registry
 from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Reply, Setup, TaskName, do
+from fedmap.simulate.tasks import WITH_STATE, Reply, Setup, TaskName, do
 from fedmap.values import Values
 
 
@@ -34,7 +34,7 @@ def do_and_keep(
 ) -> Reply:
     """A task with the state that the client has kept. The one that it leaves goes from here into
     the store, whichever process this is: it counts once the round is committed."""
-    reply = do(setup, task, round, key, down, {} if task == "evaluate" else store[key])
+    reply = do(setup, task, round, key, down, store[key] if task in WITH_STATE else {})
     if task == "train":
         store.put(key, round, reply.state)
     return reply._replace(state={})

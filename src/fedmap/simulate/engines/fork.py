@@ -103,8 +103,8 @@ class ForkEngine:
         self, worker: int, key: int, numbers: dict[str, float], places: list[tuple[Layout, int]]
     ) -> Reply:
         memory = self._outboxes[worker].room(places[-1][0].nbytes + places[-1][1])
-        up, result = (layout.read(memory, start) for layout, start in places)
-        return Reply(key, numbers, up=up, result=result)
+        up, result, tally = (layout.read(memory, start) for layout, start in places)
+        return Reply(key, numbers, up=up, result=result, tally=tally)
 
     def _key(self, worker: int) -> int:
         """What the worker has taken last in this call."""
@@ -191,7 +191,7 @@ def _work(
 def _put(outbox: Memory, end: int, reply: Reply) -> tuple[list[tuple[Layout, int]], int]:
     """Write a reply's tensors into the outbox; where they lie, and where the next ones may."""
     places = []
-    for values in (reply.up, reply.result):
+    for values in (reply.up, reply.result, reply.tally):
         layout = Layout.of(values)
         layout.write(values, outbox.room(end + layout.nbytes), end)
         places.append((layout, end))

@@ -31,7 +31,7 @@ from fedmap.simulate.engines.base import (
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Reply, Setup, TaskName, do
+from fedmap.simulate.tasks import WITH_STATE, Reply, Setup, TaskName, do
 from fedmap.values import Values
 
 AHEAD = 2  # calls that a worker has at a time, so that it need not wait for the next one
@@ -84,7 +84,7 @@ class RayEngine:
             load = Counter(worker for worker, _ in under_way.values())
             while waiting and (worker := self._free(load)):
                 some = self._share(waiting)
-                states = [{} if task == "evaluate" else self._store[key] for key in some]
+                states = [self._store[key] if task in WITH_STATE else {} for key in some]
                 call = worker.do.remote(task, round, some, sent, pack(states))
                 under_way[call] = worker, some
                 load[worker] += 1

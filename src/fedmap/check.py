@@ -24,6 +24,7 @@ from fedmap.nets import NETS, Net
 from fedmap.random import generator
 from fedmap.simulate import Result
 from fedmap.simulate.run import run
+from fedmap.simulate.store import TICKET
 from fedmap.values import Values, nbytes
 
 SHAPE, CLASSES, ROUNDS = (1, 6, 6), 4, 2
@@ -198,7 +199,8 @@ def outcome(
 
         def go(stop: bool, resume: bool) -> Result:
             def on_round(record: dict[str, Any]) -> None:
-                notes.client_states = (out / "checkpoint" / "states.bin").read_bytes()
+                states = (out / "checkpoint" / "states.bin").read_bytes()
+                notes.client_states = states[: -TICKET.size]
                 if stop:
                     raise Stopped
 

@@ -4,7 +4,6 @@ the checkpoint.
 A round counts once `checkpoint/commit.json` names it; that file is replaced atomically after all
 the rest is written."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from typing import Any
 from fedmap import values
 from fedmap.errors import FedmapError
 from fedmap.simulate.store import StateStore
+from fedmap.simulate.system import lock
 from fedmap.values import Values
 
 Record = dict[str, Any]  # what is known of one round
@@ -39,6 +39,8 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, mode: int
 
 def sync_folder(path: Path) -> None:
     """Bring a folder's list of names to the disk."""
+    if os.name == "nt":  # Windows opens no folders
+        return
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -90,9 +92,9 @@ class RunFolder:
             self.checkpoint.mkdir(parents=True, exist_ok=True)
         except OSError as wrong:
             raise FedmapError(f"cannot make the folder {self.path}: {wrong.strerror}") from None
-        with open(self.checkpoint / "lock", "w") as lock:
+        with open(self.checkpoint / "lock", "w") as file:
             try:
-                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(file)
             except OSError:
                 raise FedmapError(
                     f"another process works in {self.path}; wait for it or choose another folder"

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from fedmap.cli import data, flower, options, use
-from fedmap.cli.options import Engine, Json, Out, Quiet, RayAddress, Workers, takes
-from fedmap.cli.parsing import cores, grid_values, listed, seed_list
+from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
+from fedmap.cli.parsing import cores, default_workers, grid_values, listed, seed_list
 from fedmap.errors import FedmapError
 
 # torch and the rest of fedmap are imported inside the commands: `fedmap --help` must not wait for
@@ -65,7 +65,9 @@ def run(
     from fedmap.cli.train import one_run
     from fedmap.simulate.settings import FEDERATION, Settings, read_federation, read_toml
 
-    base = {"workers": cores()} | (read_toml(file) if file else {})
+    base = read_toml(file) if file else {}
+    device = settings.get("device", base.get("device"))
+    base = {"workers": default_workers(device)} | base
     same_data = all(settings.get(name) in (None, base.get(name)) for name in FEDERATION)
     kept = read_federation(file) if file and same_data else {}
     # another method has other parameters
@@ -81,6 +83,7 @@ def resume(
     rounds: Annotated[
         int | None, options.option("--rounds", "Go on to this many rounds in all.", options.HOW)
     ] = None,
+    device: Device = None,
     workers: Workers = None,
     engine: Engine = None,
     ray_address: RayAddress = None,
@@ -105,7 +108,8 @@ def resume(
             f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
             f"out={str(folder)!r}, resume=True)"
         )
-    how = {"workers": workers, "engine": engine, "ray_address": ray_address, "rounds": rounds}
+    where = {"device": device, "engine": engine, "ray_address": ray_address}
+    how = where | {"workers": workers, "rounds": rounds}
     given = {name: value for name, value in how.items() if value is not None}
     one_run(Settings.of(base | given), folder, True, quiet, as_json)
 
@@ -133,7 +137,7 @@ def compare(
     from fedmap.cli.train import many_runs
     from fedmap.experiment.compare import compare
 
-    settings.setdefault("workers", cores())
+    settings.setdefault("workers", default_workers(settings.get("device")))
     chosen = listed(methods, "--methods")
     comparison = partial(compare, chosen, seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/compare"), quiet, as_json)
@@ -165,7 +169,7 @@ def sweep(
     from fedmap.cli.train import many_runs
     from fedmap.experiment.sweep import sweep
 
-    settings.setdefault("workers", cores())
+    settings.setdefault("workers", default_workers(settings.get("device")))
     values = grid_values(grid or [], "-g")
     comparison = partial(sweep, method or "map", values, seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/sweep"), quiet, as_json)

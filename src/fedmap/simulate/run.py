@@ -13,10 +13,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedmap import values
+from fedmap import devices, values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.engines import ENGINES, Engine
+from fedmap.simulate.engines.spawn import refuse_within_a_start
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.result import (
     Result,
@@ -77,6 +78,7 @@ class Run:
 
     def go(self, resume: bool = False, on_round: OnRound = lambda record: None) -> Result:
         """Carry the run out, or on, to its end."""
+        refuse_within_a_start()
         if self.out is None:
             return self._go_in_a_temporary_folder(on_round)
         folder = RunFolder(self.out)
@@ -189,7 +191,9 @@ class Run:
         """run.toml: every setting, and what the numbers also depend on."""
         versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
         versions["python"] = platform.python_version()
+        device = devices.kind(self.settings.device) or "cpu"
         return self.settings.model_dump() | {
+            "device": device,
             "federation": about(self.federation),
             "versions": versions,
         }
@@ -213,9 +217,12 @@ class Run:
             kept["rounds"] = self.settings.rounds
         for name, value in self.settings.model_dump(exclude=NO_NUMBERS).items():
             if value != kept[name]:
+                before, now = (
+                    "cpu" if name == "device" and it is None else it for it in (kept[name], value)
+                )
                 raise FedmapError(
-                    f"{folder.path} holds another run: its {name} is {kept[name]!r}, "
-                    f"not {value!r}; choose another folder"
+                    f"{folder.path} holds another run: its {name} is {before!r}, "
+                    f"not {now!r}; choose another folder"
                 )
         differs = difference(read_federation(path), self.federation)
         if differs:

@@ -4,13 +4,14 @@
 import hashlib
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, field_serializer, field_validator
 
-from fedmap import kernels
+from fedmap import devices, kernels
 from fedmap.client import Training
 from fedmap.data import Defaults, defaults_of, full_data_name, load
 from fedmap.errors import FedmapError
@@ -93,9 +94,15 @@ class Settings(Training):
     kernels: Literal["auto", "native", "torch"] = Field(
         "auto", description="small convolutions by native code or by PyTorch"
     )
+    device: str | None = Field(
+        None,
+        description="where models are trained: cpu, cuda (all of them), cuda:1, mps, or auto for "
+        "the best that is there; the CPU if not given",
+    )
     engine: str = Field(
         "auto",
-        description="what runs the clients: local, fork, ray, or auto for what the workers need",
+        description="what runs the clients: local, fork, spawn, ray, or auto for what the workers "
+        "need",
     )
     ray_address: str | None = Field(
         None,
@@ -106,6 +113,15 @@ class Settings(Training):
     keep_states: bool = Field(
         False, description="keep the clients' states of a finished run, for more rounds later"
     )
+
+    @field_validator("device")
+    @classmethod
+    def _chosen(cls, device: str | None) -> str | None:
+        return devices.chosen(device)
+
+    @field_serializer("device")
+    def _kind(self, device: str | None) -> str | None:
+        return devices.kind(device)
 
     @classmethod
     def of(cls, given: dict[str, Any], defaults: Defaults | None = None) -> "Settings":
@@ -142,7 +158,10 @@ class Settings(Training):
         """The engine; `auto` is what the address and the workers need."""
         if self.engine != "auto":
             return self.engine
-        return "ray" if self.ray_address else "local" if self.workers == 1 else "fork"
+        if self.ray_address or self.workers == 1:
+            return "ray" if self.ray_address else "local"
+        # Elsewhere system libraries, and CUDA anywhere, do not work in a forked process.
+        return "fork" if sys.platform == "linux" and self.device is None else "spawn"
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
@@ -161,7 +180,8 @@ class Settings(Training):
 
     def resolved(self, federation: AnyFederation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
-        where none was chosen, and whether there are native kernels."""
+        where none was chosen, and whether there are native kernels and the device."""
+        devices.require(self.device)
         known: dict[str, Any] = {"clients": len(federation)}
         known |= {name: value for name, value in federation.origin.items() if name != "data"}
         known |= {

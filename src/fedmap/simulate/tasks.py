@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fedmap import kernels
+from fedmap import devices, kernels
 from fedmap.client import Client, correct_answers
 from fedmap.errors import FedmapError
 from fedmap.federation import PART, AnyFederation
@@ -17,7 +17,7 @@ from fedmap.methods import AnyMethod, Server, find_method
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
 from fedmap.simulate.settings import Settings
-from fedmap.values import Values
+from fedmap.values import Values, on
 from fedmap.vector import Model, WorkingModels
 
 TaskName = Literal["train", "evaluate", "personal"]
@@ -44,7 +44,8 @@ class Setup:
         self.settings = settings.resolved(federation)
         self.federation = federation
         self.method = method or find_method(settings.method)(**settings.params)
-        self.models = WorkingModels(self.build)
+        self.device = torch.device(devices.place(self.settings.device) or "cpu")
+        self.models = WorkingModels(self.build, self.device)
         self._check()
 
     def _check(self) -> None:
@@ -71,7 +72,7 @@ class Setup:
 
     @cached_property
     def initial(self) -> Model:
-        """The model that everybody starts from."""
+        """The model that everybody starts from, on the CPU: the same for every device."""
         return Model(self.build())
 
     @cached_property
@@ -102,7 +103,7 @@ class Setup:
         """What the server half sees in one round."""
         self.models.release()
         dataset = self.federation.dataset
-        public = dataset.normalize(dataset.test_x[self.public])
+        public = dataset.normalize(dataset.test_x[self.public]).to(self.device)
         rng = generator(self.settings.seed, "server", round)
         clients = len(self.federation)
         return Server(round, clients, self.settings, self.models.model, public, rng)
@@ -114,7 +115,7 @@ class Setup:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            with kernels.in_force(self.settings.kernels):
+            with kernels.in_force(self.settings.kernels), devices.in_force(self.device):
                 yield
         finally:
             torch.set_num_threads(threads)
@@ -126,15 +127,23 @@ def clients_per_round(fraction: float, clients: int) -> int:
 
 
 def do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: Values) -> Reply:
-    """A task by name. `state` is what the client has kept so far."""
+    """A task by name. `state` is what the client has kept so far. What comes in and what goes out
+    is on the CPU; in between all is on the run's device."""
     setup.models.release()
+    down, state = on(down, setup.device), on(state, setup.device)
     # Whatever the caller's mode: a model may be asked for under no_grad.
     with torch.enable_grad():
-        if task == "evaluate":
-            return evaluate(setup, key, down)
-        # Layers such as dropout draw from torch's global generator.
-        with seeded_torch(setup.settings.seed, "layers", round, key):
-            return (train if task == "train" else personal)(setup, round, key, down, state)
+        reply = _do(setup, task, round, key, down, state)
+    up, state, result = (on(part, "cpu") for part in (reply.up, reply.state, reply.result))
+    return reply._replace(up=up, state=state, result=result)
+
+
+def _do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: Values) -> Reply:
+    if task == "evaluate":
+        return evaluate(setup, key, down)
+    # Layers such as dropout draw from torch's global generator.
+    with seeded_torch(setup.settings.seed, "layers", round, key, kind=setup.device.type):
+        return (train if task == "train" else personal)(setup, round, key, down, state)
 
 
 def train(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:
@@ -166,7 +175,8 @@ def evaluate(setup: Setup, part: int, down: Values) -> Reply:
     the model classify correctly? Where the server half sees some of them, also without these."""
     dataset = setup.federation.dataset
     x, y = setup.federation.test_part(part)
-    correct = correct_answers(setup.models.model(down["model"]), dataset.normalize(x), y)
+    asked = dataset.normalize(x).to(setup.device), y.to(setup.device)
+    correct = correct_answers(setup.models.model(down["model"]), *asked).cpu()
     seen = torch.isin(torch.arange(part * PART, part * PART + len(y)), setup.public)
 
     def count(chosen: Tensor) -> Tensor:

@@ -80,9 +80,9 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
     final = json.loads((folder.path / "final.json").read_text())
     number = len(final["personal_accuracy_per_client"])
     settings = Settings.of(read_toml(folder.path / "run.toml"))
-    # The run's kernels are those of its machine; here there may be none.
+    # The run's kernels and device are those of its machine; here there may be none.
     found = kernels.resolve("torch" if settings.kernels == "torch" else "auto")
-    settings = settings.model_copy(update={"kernels": found})
+    settings = settings.model_copy(update={"kernels": found, "device": None})
     terms = Terms(
         classes=notes.classes,
         shape=notes.shape,

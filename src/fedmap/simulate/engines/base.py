@@ -1,8 +1,10 @@
 """What an engine is: it runs the tasks of a round, somewhere. All engines give the same bits,
 because no task depends on where or in which order it runs."""
 
+import signal
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from fedmap.errors import DivergenceError, FedmapError
@@ -58,6 +60,15 @@ def failure(task: TaskName, round: int, key: int, reason: str) -> FedmapError:
 def failed(task: TaskName, round: int, key: int) -> FedmapError:
     """The same, with the traceback of what is being handled."""
     return failure(task, round, key, traceback.format_exc())
+
+
+def ending(process: BaseProcess) -> str:
+    """How a process that is gone has ended."""
+    process.join(5)
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    return f"ended with exit code {code}"
 
 
 def in_words(wrong: Exception) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import signal
 import struct
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkProcess
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +16,7 @@ from fedmap.errors import FedmapError
 from fedmap.simulate.engines.base import (
     ENGINES,
     do_and_keep,
+    ending,
     failure,
     from_words,
     in_words,
@@ -23,8 +24,12 @@ from fedmap.simulate.engines.base import (
 )
 from fedmap.simulate.memory import Memory
 from fedmap.simulate.store import StateStore
+from fedmap.simulate.system import fcntl
 from fedmap.simulate.tasks import Reply, Setup, TaskName
 from fedmap.values import ALIGNMENT, Layout, Values
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess  # Windows has none
 
 KEY = struct.Struct("<q")
 NO_KEY = -1
@@ -40,6 +45,8 @@ class ForkEngine:
     clients leave into the store themselves."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
+        if setup.device.type != "cpu" or not hasattr(os, "fork") or fcntl is None:
+            raise FedmapError("the engine fork is for the CPU on Linux or macOS; choose spawn")
         self._setup = setup
         self._down, self._keys = Memory(), Memory()
         self._outboxes = [Memory() for _ in range(setup.settings.workers)]
@@ -104,12 +111,7 @@ class ForkEngine:
         return int(KEY.unpack_from(self._outboxes[worker].room(KEY.size))[0])
 
     def _died(self, worker: int, task: TaskName, round: int) -> FedmapError:
-        self._processes[worker].join(5)
-        code = self._processes[worker].exitcode
-        how = f"ended with exit code {code}"
-        if code is not None and code < 0:
-            how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
-        key = self._key(worker)
+        how, key = ending(self._processes[worker]), self._key(worker)
         if key == NO_KEY:
             return FedmapError(f"a worker process {how} between two tasks")
         return failure(task, round, key, f"its worker process {how}")
@@ -179,7 +181,7 @@ def keep_memory() -> None:
     would else go back to the system and come again page by page, up to a quarter of a deep net's
     time."""
     # Other libraries than glibc have no such setting.
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, TypeError):
         library = ctypes.CDLL(None)
         for setting, size in ((M_MMAP_THRESHOLD, 32 << 20), (M_TRIM_THRESHOLD, 256 << 20)):
             library.mallopt(setting, size)

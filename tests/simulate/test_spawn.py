@@ -100,7 +100,9 @@ def test_a_worker_that_ends_before_it_begins_points_to_the_script(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spawn, "_work", lambda pipe: os._exit(1))
-    with pytest.raises(fedmap.FedmapError, match=r"exit code 1; .*if __name__ == \"__main__\":$"):
+    with pytest.raises(
+        fedmap.FedmapError, match=r"exit code 1 before.*if __name__ == \"__main__\":$"
+    ):
         fedmap.run("map", federation, engine="spawn", workers=2, net="tiny", **SMALL)
     assert multiprocessing.active_children() == []
 

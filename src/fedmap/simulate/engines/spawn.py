@@ -119,11 +119,11 @@ class SpawnEngine:
         try:
             kind, answer = self._pipes[worker].recv()
         except (EOFError, ConnectionResetError):
-            how = f"its worker process {ending(self._processes[worker])}"
+            how = ending(self._processes[worker])
             if task is not None:
-                raise failure(task, round, key, how) from None
+                raise failure(task, round, key, f"its worker process {how}") from None
             self.close()
-            raise FedmapError(f"a worker could not start: {how}; {GUARD}") from None
+            raise FedmapError(f"a worker process {how} before it could begin; {GUARD}") from None
         return kind, answer
 
     def close(self) -> None:

@@ -17,6 +17,11 @@ def save(x: Tensor, path: Path) -> None:
     Image.fromarray(pixels.numpy()).save(path)
 
 
+def named(clients: str) -> list[str]:
+    """The clients' names, from a number or a list."""
+    return [f"client{k}" for k in range(int(clients))] if clients.isdigit() else clients.split(",")
+
+
 def main() -> None:
     """Divide the dataset among clients and write their images."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -24,9 +29,8 @@ def main() -> None:
     parser.add_argument("--data", default="fashion-mini", help="a dataset of images (fashion-mini)")
     parser.add_argument(
         "--clients",
-        type=int,
-        default=10,
-        help="how many clients (10), each with some of the classes",
+        default="10",
+        help="how many clients (10), or their names with commas; each has some of the classes",
     )
     parser.add_argument(
         "--samples",
@@ -38,16 +42,17 @@ def main() -> None:
     arguments = parser.parse_args()
     destination: Path = arguments.destination
     destination.mkdir(parents=True)
-    federation = partition(load(arguments.data), arguments.clients, seed=arguments.seed)
+    clients = named(arguments.clients)
+    federation = partition(load(arguments.data), len(clients), seed=arguments.seed)
     data = federation.dataset
     names = [name.replace("/", "-") for name in data.classes]
-    for client, (train, test) in enumerate(zip(federation.train, federation.test, strict=True)):
+    for client, train, test in zip(clients, federation.train, federation.test, strict=True):
         for i in [*train.tolist(), *test.tolist()][: arguments.samples]:
-            folder = destination / f"client{client}" / names[int(data.train_y[i])]
+            folder = destination / client / names[int(data.train_y[i])]
             save(data.train_x[i], folder / f"{i}.png")
     for i in range(min(arguments.samples, len(data.test_y))):
         save(data.test_x[i], destination / "test" / names[int(data.test_y[i])] / f"{i}.png")
-    print(f"{destination}: {arguments.clients} clients; use it as folder:{destination}")
+    print(f"{destination}: {len(clients)} clients; use it as folder:{destination}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 
 from fedmap import kernels
 from fedmap.cli import studies, train
-from fedmap.cli.parsing import cores, grid_values, listed, seed_list, values
+from fedmap.cli.parsing import cores, grid_values, listed, method_list, seed_list, values
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 
@@ -212,7 +212,17 @@ def test_columns_are_divided_by_semicolons() -> None:
     assert listed("Q=0.1, E=2; Q=0.3, E=2", "--columns", ";") == ["Q=0.1, E=2", "Q=0.3, E=2"]
 
 
-def test_seeds_are_whole_numbers() -> None:
+def test_commas_in_brackets_belong_to_a_method() -> None:
+    text = "fedavg, map[alpha=0.5,weight=0.1],map"
+    assert method_list(text) == ["fedavg", "map[alpha=0.5,weight=0.1]", "map"]
+
+
+def test_seeds_are_whole_numbers_or_ranges_of_them() -> None:
     assert seed_list("3,0,3") == [3, 0]
-    with pytest.raises(FedmapError, match=r"--seeds '1\.5' is not a list of whole numbers"):
-        seed_list("1.5")
+    assert seed_list("0-2,7") == [0, 1, 2, 7]
+
+
+@pytest.mark.parametrize("text", ["1.5", "2-1", "-1", "0-", "²", "a"])
+def test_other_seeds_are_refused(text: str) -> None:
+    with pytest.raises(FedmapError, match=f"--seeds '{text}' is not a list of whole numbers"):
+        seed_list(text)

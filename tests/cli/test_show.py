@@ -75,6 +75,19 @@ def test_many_runs_have_a_bar_each_and_one_for_all_together() -> None:
         assert label in shown
 
 
+def test_a_variant_is_shown_with_its_brackets() -> None:
+    assert "map[alpha=0.5]" in on_a_terminal(progress(1, label="map[alpha=0.5]"))
+
+
+def test_a_drawn_table_shows_a_variant_with_its_brackets(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    show.results([ROWS[0]._replace(method="map[alpha=0.5]")], [], as_json=False)
+    assert "map[alpha=0.5]" in capsys.readouterr().out
+
+
 def test_of_very_many_runs_the_latest_are_on_the_screen() -> None:
     steps = [progress(2, label=f"run {k:02d}", pieces=20) for k in range(20)]
     screen = io.StringIO()

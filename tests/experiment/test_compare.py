@@ -89,7 +89,29 @@ def test_classes_of_one_name_in_two_files_are_told_apart(tmp_path: Path) -> None
         (tmp_path / name).write_text(text)
         methods.append(f"{tmp_path / name}:Mine")
     found = fedmap.compare(methods, out=tmp_path / "out", **SMALL)
-    assert list(found.results) == methods
+    assert list(found.results) == ["Mine", methods[1]]
+
+
+def test_a_method_is_compared_with_variants_of_itself(tmp_path: Path) -> None:
+    variants = ["map", "map[alpha=0.5]", "map[alpha=0.5,weight=0.2]", "map[preset=printed]"]
+    found = fedmap.compare(variants, out=tmp_path, **SMALL)
+    assert list(found.results) == variants
+    params = [runs[0].settings.params for runs in found.results.values()]
+    assert [p["alpha"] for p in params] == [0.9, 0.5, 0.5, 0.9]
+    assert [p["weight"] for p in params] == [0.01, 0.01, 0.2, 0.01]
+    assert [p["stage_one"] for p in params] == [1.0, 1.0, 1.0, 0.5]
+
+
+def test_a_variant_keeps_the_parameters_that_are_given_for_all(tmp_path: Path) -> None:
+    given = SMALL | {"params": {"weight": 0.2}}
+    found = fedmap.compare(["map", "map[alpha=0.5]"], out=tmp_path, **given)
+    assert [runs[0].settings.params["weight"] for runs in found.results.values()] == [0.2, 0.2]
+
+
+@pytest.mark.parametrize("text", ["map[alpha=0.5", "map[alpha]", "map[]", "map[=1]", "map[a=1]x"])
+def test_a_variant_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(FedmapError, match=r"is not of the form METHOD\[NAME=VALUE"):
+        fedmap.compare([text], out=tmp_path / "out", **SMALL)
 
 
 def test_a_run_that_diverges_is_named_and_the_others_go_on(tmp_path: Path) -> None:

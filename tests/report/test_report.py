@@ -190,12 +190,41 @@ def test_smooth_is_the_mean_of_the_last_values_and_of_fewer_at_the_beginning() -
     assert found.tolist() == pytest.approx([1, 1.5, 3, 4, 5, 6])
 
 
-def test_the_thin_line_is_the_mean_over_seeds_in_per_cent_by_round() -> None:
+def test_the_line_is_the_mean_over_seeds_in_per_cent_by_round() -> None:
     runs = [hand_made([0.1, 0.3], [0.2, 0.4]), hand_made([0.2, 0.6], [0.8, 0.8])]
-    for axes, expected in zip(curves_figure({"map": runs}).axes, ([15, 45], [50, 60]), strict=True):
-        thin = axes.lines[0]
-        assert list(np.asarray(thin.get_xdata())) == [1, 2]
-        assert list(np.asarray(thin.get_ydata())) == pytest.approx(expected)
+    # the mean of the rounds so far, of both seeds
+    expected = [15, 30], [50, 55]
+    for axes, heights in zip(curves_figure({"map": runs}).axes, expected, strict=True):
+        (line,) = axes.lines
+        assert list(np.asarray(line.get_xdata())) == [1, 2]
+        assert list(np.asarray(line.get_ydata())) == pytest.approx(heights)
+
+
+def test_the_band_is_one_deviation_over_seeds_to_both_sides() -> None:
+    runs = [hand_made([0.1, 0.3]), hand_made([0.2, 0.6])]
+    (band,) = curves_figure({"map": runs}).axes[0].collections
+    (path,) = band.get_paths()
+    corners = np.asarray(path.vertices)
+    heights = {round(float(y), 3) for x, y in corners if x == 2}
+    spread = 10 * 2**0.5  # of 20 and 40, the means over two rounds
+    assert heights == {round(30 - spread, 3), round(30 + spread, 3)}
+
+
+def test_with_one_seed_the_thin_line_is_the_round_as_it_is() -> None:
+    thin, _ = curves_figure({"map": [hand_made([0.1, 0.3])]}).axes[0].lines
+    assert list(np.asarray(thin.get_ydata())) == pytest.approx([10, 30])
+
+
+def test_of_runs_that_stopped_early_as_many_rounds_are_drawn_as_all_have() -> None:
+    runs = [hand_made([0.1, 0.3, 0.5]), hand_made([0.2, 0.6])]
+    (line,) = curves_figure({"map": runs}).axes[0].lines
+    assert list(np.asarray(line.get_ydata())) == pytest.approx([15, 30])
+
+
+def test_a_line_that_lies_on_another_one_has_gaps() -> None:
+    same, other = [hand_made([0.1, 0.3])], [hand_made([0.2, 0.3])]
+    lines = curves_figure({"fedrs": same, "fedavg": other, "map": same}).axes[0].lines[1::2]
+    assert [line.get_linestyle() for line in lines] == ["-", "-", "--"]
 
 
 def test_the_thick_line_is_the_mean_of_five_rounds() -> None:
@@ -230,8 +259,8 @@ def test_a_method_without_a_finished_run_is_not_drawn() -> None:
 
 
 def test_more_methods_than_colors_differ_in_their_dashes() -> None:
-    results = {f"method {k}": [hand_made([0.1])] for k in range(len(COLORS) + 1)}
-    lines = curves_figure(results).axes[0].lines
+    results = {f"method {k}": [hand_made([k / 20])] for k in range(len(COLORS) + 1)}
+    lines = curves_figure(results).axes[0].lines[1::2]
     looks = {(line.get_color(), line.get_linestyle()) for line in lines}
     assert len(looks) == len(results)
 

@@ -10,7 +10,14 @@ import typer
 
 from fedmap.cli import data, flower, options, use
 from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
-from fedmap.cli.parsing import cores, default_workers, grid_values, listed, seed_list
+from fedmap.cli.parsing import (
+    cores,
+    default_workers,
+    grid_values,
+    listed,
+    method_list,
+    seed_list,
+)
 from fedmap.errors import FedmapError
 
 # torch and the rest of fedmap are imported inside the commands: `fedmap --help` must not wait for
@@ -21,7 +28,6 @@ app = typer.Typer(
     help="Federated learning for clients that do not see every class: one global model that knows "
     "all of them, and a personal model for each client.\n\nStart with: fedmap demo",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -133,13 +139,13 @@ def compare(
 ) -> None:
     """Train with several methods on the same federation: one table, one plot.
 
-    Stopped and started again, it skips what is done."""
+    A method may come with parameters, also several times. Stopped and started again, it skips what
+    is done. For example: fedmap compare --methods "fedavg,map,map\\[alpha=0.5]" --seeds 0-2"""
     from fedmap.cli.train import many_runs
     from fedmap.experiment.compare import compare
 
     settings.setdefault("workers", default_workers(settings.get("device")))
-    chosen = listed(methods, "--methods")
-    comparison = partial(compare, chosen, seeds=seed_list(seeds), **settings)
+    comparison = partial(compare, method_list(methods), seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/compare"), quiet, as_json)
 
 
@@ -235,7 +241,7 @@ def study(
         return
     chosen = {
         "columns": listed(columns, "--columns", ";") if columns else [],
-        "methods": listed(methods, "--methods") if methods else [],
+        "methods": method_list(methods) if methods else [],
         "seeds": seed_list(seeds),
         "defaults_only": defaults,
         "workers": workers or cores(),
@@ -295,6 +301,15 @@ def partitions() -> None:
     from fedmap.cli import lists
 
     lists.partitions()
+
+
+@app.command(rich_help_panel="What there is")
+def doctor() -> None:
+    """What this machine has for fedmap: versions, cores, devices, kernels, data, extras, disk."""
+    from fedmap.cli.doctor import findings
+
+    for name, found in findings():
+        print(f"{name:16} {found}")
 
 
 @app.callback(invoke_without_command=True)

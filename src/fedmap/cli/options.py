@@ -67,7 +67,7 @@ def takes(*bundles: type) -> Callable[[Command], Command]:
     return decorate
 
 
-Seeds = Annotated[str, option("--seeds", "Seeds to run, with commas (0).", TRAINING)]
+Seeds = Annotated[str, option("--seeds", "Seeds to run, such as 0,1,2 or 0-2 (0).", TRAINING)]
 DataDir = Annotated[str | None, option("--data-dir", "Folder of the dataset's files.", CLIENTS)]
 Workers = Annotated[
     int | None,

@@ -1,18 +1,10 @@
 """From the text of options to values, and the number of cores and workers."""
 
-import json
 import os
+import re
 from typing import Any
 
 from fedmap.errors import FedmapError
-
-
-def value(text: str) -> Any:
-    """Numbers, true and false are taken as such, all else as text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:
@@ -25,11 +17,15 @@ def pair(text: str, flag: str) -> tuple[str, str]:
 
 def values(pairs: list[str], flag: str) -> dict[str, Any]:
     """The values of NAME=VALUE pairs by name."""
+    from fedmap.params import value  # pydantic, for which `fedmap --help` must not wait
+
     return {name: value(right) for name, right in (pair(text, flag) for text in pairs)}
 
 
 def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any]]:
     """The lists of values of NAME=VALUE,VALUE pairs by name."""
+    from fedmap.params import value
+
     return {
         name: [value(part) for part in listed(right, f"{flag} {name}")]
         for name, right in (pair(text, flag) for text in pairs)
@@ -44,12 +40,23 @@ def listed(text: str, flag: str, between: str = ",") -> list[str]:
     return list(dict.fromkeys(parts))
 
 
+def method_list(text: str) -> list[str]:
+    """The methods of a list with commas; those in brackets belong to a method's parameters."""
+    outside = re.sub(r"\[[^\]]*\]", lambda inside: inside.group().replace(",", "\0"), text)
+    return [part.replace("\0", ",") for part in listed(outside, "--methods")]
+
+
 def seed_list(text: str) -> list[int]:
-    """The seeds of a list with commas."""
-    numbers = listed(text, "--seeds")
-    if not all(number.isdigit() for number in numbers):
-        raise FedmapError(f"--seeds {text!r} is not a list of whole numbers such as 0,1,2")
-    return [int(number) for number in numbers]
+    """The seeds of a list with commas, such as 0,1,2 or 0-2."""
+    seeds: list[int] = []
+    for part in listed(text, "--seeds"):
+        ends = re.fullmatch(r"(\d+)(?:-(\d+))?", part, re.ASCII)
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
+            raise FedmapError(
+                f"--seeds {text!r} is not a list of whole numbers such as 0,1,2 or 0-2"
+            )
+        seeds += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return list(dict.fromkeys(seeds))
 
 
 def cores() -> int:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
@@ -44,9 +45,9 @@ class Display:
             yield self
             return
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[now]}"),
+            TextColumn("{task.fields[now]}", markup=False),
             TimeElapsedColumn(),
         )
         with Bars(*columns, console=self.console) as self.bars:
@@ -100,7 +101,8 @@ def the_plan(planned: Plan, console: Console) -> None:
         f"{duration(planned.seconds)} on this machine as it is now"
     )
     for work, seconds in planned.left:
-        console.print(f"  {work.label}: {work.steps} steps, {duration(seconds)}")
+        line = f"  {work.label}: {work.steps} steps, {duration(seconds)}"
+        console.print(line, markup=False)
 
 
 def results(rows: list[Row], entries: list[dict[str, Any]], as_json: bool) -> None:
@@ -117,7 +119,7 @@ def results(rows: list[Row], entries: list[dict[str, Any]], as_json: bool) -> No
         for name in HEAD:
             grid.add_column(name, justify="left" if name == HEAD[0] else "right")
         for line in table.lines:
-            grid.add_row(*line)
+            grid.add_row(*map(escape, line))
         console.print(grid)
 
 

@@ -10,6 +10,7 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
 from fedmap.experiment.progress import OnProgress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
+from fedmap.params import value
 from fedmap.report import plots
 from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, rows
 from fedmap.simulate.result import Result
@@ -81,18 +82,30 @@ def compare(
     on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Train with each method and each seed; the methods of a seed have the same federation.
+    """Train with each method and each seed; the methods of a seed have the same federation. A
+    method may come with parameters: `map[alpha=0.5]`.
 
     Keyword arguments are the settings of `fedmap compare --help`. Every run is kept in a folder
     below `out`: started again, a comparison skips what is done."""
-    given = {name: settings | {"method": name} for name in methods}
-    labels = {name: Settings.of(chosen).label for name, chosen in given.items()}
-    # two files may have a class of the same name
-    several = {label for label in labels.values() if list(labels.values()).count(label) > 1}
-    contenders = {
-        name if labels[name] in several else labels[name]: chosen for name, chosen in given.items()
-    }
+    contenders: dict[str, dict[str, Any]] = {}
+    for text in dict.fromkeys(methods):
+        method, params = variant(text)
+        given = settings | {"method": method, "params": settings.get("params", {}) | params}
+        label = Settings.of(given).label + text.removeprefix(method)
+        # two files may have a class of the same name
+        contenders[text if label in contenders else label] = given
     return carried_out(contenders, seeds, Path(out), on_progress)
+
+
+def variant(text: str) -> tuple[str, dict[str, Any]]:
+    """A method with its parameters: `map[alpha=0.5,weight=0.1]`, or just `map`."""
+    method, bracket, rest = text.partition("[")
+    if not bracket:
+        return text, {}
+    pairs = [pair.partition("=") for pair in rest.removesuffix("]").split(",")]
+    if not rest.endswith("]") or not all(name and equals for name, equals, _ in pairs):
+        raise FedmapError(f"{text!r} is not of the form METHOD[NAME=VALUE,NAME=VALUE]")
+    return method, {name.strip(): value(right.strip()) for name, _, right in pairs}
 
 
 def carried_out(

@@ -1,6 +1,7 @@
 """Pictures: accuracy curves of runs, and which client holds which classes."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ COLORS = [
     "#999999",
 ]
 DASHES = ["-", "--", ":", "-."]
+OVER = (0, (3, 3))  # a line that lies on another one has gaps to see it through
 SMOOTH = 5  # rounds in the mean that a thick line shows
 MOST_DOTS = 60  # clients: more of them are drawn as a raster
 MOST_NAMES = 30  # classes: more of them are not named
@@ -68,44 +70,64 @@ def curves(results: dict[str, list[Result]], path: Path, dpi: int = 160) -> Path
 
 
 def curves_figure(results: dict[str, list[Result]]) -> Figure:
-    """Both accuracies by round, one line for each method: mean over seeds, thin for single rounds,
-    thick for the mean of the last five."""
+    """Both accuracies by round, one line for each method: the mean over seeds of the last five
+    rounds, in the band of their standard deviation. With one seed, single rounds are thin."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
+    several = any(len(runs) > 1 for runs in results.values())
     for axes, name in zip(figure.subplots(1, 2), TITLES, strict=True):
+        drawn: list[NDArray[np.float64]] = []
         for i, (method, runs) in enumerate(results.items()):
-            mean = mean_by_round(runs, name)
-            if mean is None:
+            seeds = by_round(runs, name)
+            if seeds is None:
                 continue
-            rounds = np.arange(1, len(mean) + 1)
-            look = {
-                "color": COLORS[i % len(COLORS)],
-                "linestyle": DASHES[i // len(COLORS) % len(DASHES)],
-            }
-            axes.plot(rounds, mean, linewidth=0.7, alpha=0.35, **look)
-            axes.plot(rounds, smooth(mean, SMOOTH), linewidth=2, label=method, **look)
+            steady = np.array([smooth(one, SMOOTH) for one in seeds])
+            over = any(np.allclose(steady.mean(0), line, atol=0.05) for line in drawn)
+            drawn.append(steady.mean(0))
+            dash = OVER if over else DASHES[i // len(COLORS) % len(DASHES)]
+            color = COLORS[i % len(COLORS)]
+            draw_curve(axes, seeds, steady, label=method, color=color, linestyle=dash)
         axes.set_title(TITLES[name], loc="left", fontsize=11)
-        axes.set_xlabel("round (thin: as it is; thick: mean of five)")
+        thin = "band: deviation over seeds" if several else "thin: as it is"
+        axes.set_xlabel(f"round (line: mean of five; {thin})")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("accuracy, %")
         bare(axes)
-    # a method without a global model is on the right alone
-    fullest = max(figure.axes, key=lambda axes: len(axes.lines))
-    if fullest.lines:
-        few = len(results) <= 6
-        fullest.legend(
-            frameon=False, loc="lower right", ncols=1 if few else 2, fontsize=9 if few else 6
-        )
+    add_legend(figure, len(results))
     return figure
 
 
-def mean_by_round(runs: list[Result], name: str) -> NDArray[np.float64] | None:
-    """The mean over the runs in per cent, by round; None where there is no run, or the method has
-    no global model."""
-    by_seed = [[record[name] for record in run.rounds] for run in runs]
-    if not by_seed or None in by_seed[0]:
+def draw_curve(
+    axes: Axes, seeds: NDArray[np.float64], steady: NDArray[np.float64], color: str, **look: Any
+) -> None:
+    """One method's line with its band, or with its single rounds."""
+    rounds = np.arange(1, seeds.shape[1] + 1)
+    mean = steady.mean(0)
+    if len(seeds) > 1:
+        spread = steady.std(0, ddof=1)
+        axes.fill_between(rounds, mean - spread, mean + spread, color=color, alpha=0.12, lw=0)
+    else:
+        axes.plot(rounds, seeds[0], linewidth=0.7, alpha=0.35, color=color)
+    axes.plot(rounds, mean, linewidth=2, color=color, **look)
+
+
+def add_legend(figure: Figure, methods: int) -> None:
+    """One legend for both pictures: a method without a global model is on the right alone."""
+    fullest = max(figure.axes, key=lambda axes: len(axes.lines))
+    if fullest.lines:
+        few = methods <= 6
+        fullest.legend(
+            frameon=False, loc="lower right", ncols=1 if few else 2, fontsize=9 if few else 6
+        )
+
+
+def by_round(runs: list[Result], name: str) -> NDArray[np.float64] | None:
+    """An accuracy in per cent, a row for each run; None where there is no run, or the method has no
+    such number. Of runs that stopped at different rounds, as many rounds as all have."""
+    seeds = [[record[name] for record in run.rounds] for run in runs]
+    if not seeds or None in seeds[0]:
         return None
-    mean: NDArray[np.float64] = 100 * np.mean(by_seed, axis=0)
-    return mean
+    shortest = min(map(len, seeds))
+    return np.array([one[:shortest] for one in seeds], float) * 100
 
 
 def holdings(federation: Federation, path: Path) -> Path:

@@ -4,6 +4,7 @@ because no task depends on where or in which order it runs."""
 import signal
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
@@ -69,6 +70,16 @@ def ending(process: BaseProcess) -> str:
     if code is not None and code < 0:
         return f"was ended by signal {-code} ({signal.Signals(-code).name})"
     return f"ended with exit code {code}"
+
+
+def end(processes: Sequence[BaseProcess], pipes: Sequence[Connection]) -> None:
+    """End worker processes at once, whatever they do."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+    for pipe in pipes:
+        pipe.close()
 
 
 def in_words(wrong: Exception) -> tuple[str, str]:

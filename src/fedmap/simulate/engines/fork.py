@@ -16,6 +16,7 @@ from fedmap.errors import FedmapError
 from fedmap.simulate.engines.base import (
     ENGINES,
     do_and_keep,
+    end,
     ending,
     failure,
     from_words,
@@ -118,12 +119,7 @@ class ForkEngine:
 
     def close(self) -> None:
         """End the workers: they hold nothing that needs saving."""
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.join()
-        for pipe in self._pipes:
-            pipe.close()
+        end(self._processes, self._pipes)
 
 
 def _work(

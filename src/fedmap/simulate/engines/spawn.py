@@ -17,6 +17,7 @@ from fedmap.methods import file_of, take_file
 from fedmap.simulate.cluster import Packed, pack, unpack
 from fedmap.simulate.engines.base import (
     ENGINES,
+    end,
     ending,
     failure,
     from_words,
@@ -128,12 +129,7 @@ class SpawnEngine:
 
     def close(self) -> None:
         """End the workers: they hold nothing that needs saving."""
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.join()
-        for pipe in self._pipes:
-            pipe.close()
+        end(self._processes, self._pipes)
 
 
 def refuse_within_a_start() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedmap.data.augment import augment
 from fedmap.errors import DivergenceError, FedmapError
-from fedmap.federation import ClientData
+from fedmap.federation import ClientData, Samples
 from fedmap.kernels.linear import straight_gradients
 from fedmap.losses import Loss
 from fedmap.random import generator
@@ -79,14 +79,15 @@ class Client:
         self.number = data.number
         self.round = round
         self.training = training
-        self.counts = data.counts  # training samples of each class
-        self.observed = data.observed
+        self.counts = data.counts.to(models.device)  # training samples of each class
+        self.observed = data.observed.to(models.device)
         self.samples = len(data.train[1])
         self.expected_participations = expected_participations  # of a client in the whole run
         self.model = models.model  # client.model(vector): a working model with this state
         self._loss_sum: Tensor | float = 0.0
         self._losses = 0
         self._data = data
+        self._device = models.device
         self._seed = seed
         self._stream = self._endless_batches()
         # The last batch and its places in the training data, unless it was augmented.
@@ -111,12 +112,17 @@ class Client:
     @cached_property
     def train_data(self) -> tuple[Tensor, Tensor]:
         """Training samples as the nets take them, and their labels."""
-        return self._data.normalize(self._data.train[0]), self._data.train[1]
+        return self._ready(self._data.train)
 
     @cached_property
     def test_data(self) -> tuple[Tensor, Tensor]:
         """Test samples as the nets take them, and their labels."""
-        return self._data.normalize(self._data.test[0]), self._data.test[1]
+        return self._ready(self._data.test)
+
+    def _ready(self, samples: Samples) -> Samples:
+        """Scaled, and where the models are."""
+        x, y = samples
+        return self._data.normalize(x).to(self._device), y.to(self._device)
 
     def _endless_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         rng = generator(self._seed, "batches", self.round, self.number)
@@ -141,7 +147,7 @@ class Client:
         """`outputs`, without gradient, of a model that stays as it is for the rest of the round:
         each sample is computed once, however often its batches come back. Samples that are
         augmented each time are computed each time."""
-        known = self._data.train[1].new_zeros(self.samples, dtype=torch.bool)
+        known = self.train_data[1].new_zeros(self.samples, dtype=torch.bool)
         kept: Tensor | None = None
 
         @torch.no_grad()
@@ -282,8 +288,8 @@ class Client:
         """The same share of the samples that the client keeps for choosing, if any."""
         if self._data.validation is None:
             return None
-        x, y = self._data.validation
-        return int(correct_answers(predict, self._data.normalize(x), y).sum()) / len(y)
+        x, y = self._ready(self._data.validation)
+        return int(correct_answers(predict, x, y).sum()) / len(y)
 
 
 def parts_of_two_or_more(samples: int) -> list[int]:

@@ -4,10 +4,12 @@ was stopped in between."""
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
+
+from fedmap.devices import KINDS
 
 
 def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
@@ -21,12 +23,26 @@ def torch_seed(seed: int, purpose: str, *keys: int) -> int:
 
 
 @contextmanager
-def seeded_torch(seed: int, purpose: str, *keys: int) -> Iterator[None]:
+def seeded_torch(seed: int, purpose: str, *keys: int, kind: str = "cpu") -> Iterator[None]:
     """Inside, torch's global generator is seeded: a net's layers and their initialization draw from
-    it. Afterwards it is as before."""
+    it. Layers on another kind of device draw from that device's own. Afterwards all is as
+    before."""
+    drawn = torch_seed(seed, purpose, *keys)
     before = torch.default_generator.get_state()
-    torch.default_generator.manual_seed(torch_seed(seed, purpose, *keys))
+    torch.default_generator.manual_seed(drawn)
+    try:
+        with _seeded_there(drawn, kind) if kind in KINDS else nullcontext():
+            yield
+    finally:
+        torch.default_generator.set_state(before)
+
+
+@contextmanager
+def _seeded_there(seed: int, kind: str) -> Iterator[None]:
+    device = torch.get_device_module(kind)
+    before = device.get_rng_state()
+    device.manual_seed(seed)
     try:
         yield
     finally:
-        torch.default_generator.set_state(before)
+        device.set_rng_state(before)

@@ -30,6 +30,12 @@ def nbytes(values: Mapping[str, Tensor]) -> int:
     return sum(tensor.nbytes for tensor in values.values())
 
 
+def on(values: Mapping[str, Tensor], device: torch.device | str) -> Values:
+    """The dictionary on a device. Plain numbers stay on the CPU wherever the rest goes: they steer
+    what is done, and torch takes them beside tensors of any device."""
+    return {name: value.to(device if value.dim() else "cpu") for name, value in values.items()}
+
+
 class Entry(NamedTuple):
     """One tensor at an offset in some bytes."""
 
@@ -122,3 +128,21 @@ class Stored(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+class Placed(Mapping[str, Tensor]):
+    """A dictionary of which each entry is brought to a device when it is asked for, so that many of
+    them need the device's memory of one."""
+
+    def __init__(self, values: Mapping[str, Tensor], device: torch.device) -> None:
+        self._values = values
+        self._device = device
+
+    def __getitem__(self, name: str) -> Tensor:
+        return on({name: self._values[name]}, self._device)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
+from fedmap.devices import FUSED
 from fedmap.nets import Net
 
 
@@ -121,13 +122,19 @@ class SGD:
         self._vectors = vectors
         self._momenta: list[Tensor | None] = [None] * len(vectors)
         self._rates = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        self._fused = fused(vectors)
 
     def step(self) -> None:
         """Move every vector against its gradient."""
         vectors = [v.detach() for v in self._vectors]
         grads = [v.grad for v in self._vectors]
-        fixed = {"fused": True, "dampening": 0.0, "nesterov": False, "maximize": False}
+        fixed = {"fused": self._fused, "dampening": 0.0, "nesterov": False, "maximize": False}
         sgd(vectors, grads, self._momenta, **fixed, **self._rates)  # type: ignore[arg-type]
+
+
+def fused(vectors: Sequence[Tensor]) -> bool:
+    """Has torch an optimizer that is one pass over each of these vectors?"""
+    return all(vector.device.type in FUSED for vector in vectors)
 
 
 def shorten(vectors: Sequence[Tensor], longest: float) -> None:
@@ -140,10 +147,11 @@ def shorten(vectors: Sequence[Tensor], longest: float) -> None:
 
 
 class WorkingModels:
-    """Models of one process, built once and overwritten in place. A client's round takes as many
-    as it needs."""
+    """Models of one process on one device, built once and overwritten in place. A client's round
+    takes as many as it needs."""
 
-    def __init__(self, build: Callable[[], Net]) -> None:
+    def __init__(self, build: Callable[[], Net], device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
         self._build = build
         self._models: list[Model] = []
         self._taken = 0
@@ -151,7 +159,7 @@ class WorkingModels:
     def model(self, vector: Tensor) -> Model:
         """A model with this state, in evaluation mode, for one's own use until `release`."""
         if self._taken == len(self._models):
-            self._models.append(Model(self._build()))
+            self._models.append(Model(self._build().to(self.device)))
         model = self._models[self._taken].load(vector)
         self._taken += 1
         return model

@@ -149,14 +149,31 @@ def test_an_address_changes_no_folder() -> None:
 
 def test_a_cluster_is_used_whole_and_a_local_ray_as_far_as_the_workers() -> None:
     ray: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 64.0})
-    assert cluster.cores(ray, "auto", 2) == 64
-    assert cluster.cores(ray, None, 2) == 2
+    assert cluster.places(ray, "auto", 2) == 64
+    assert cluster.places(ray, None, 2) == 2
 
 
 def test_a_cluster_without_cores_is_refused() -> None:
     ray: Any = SimpleNamespace(cluster_resources=dict)
     with pytest.raises(FedmapError, match="the Ray cluster at auto has no cores"):
-        cluster.cores(ray, "auto", 2)
+        cluster.places(ray, "auto", 2)
+
+
+def test_of_a_cluster_with_gpus_there_is_a_place_for_each_and_a_local_ray_shares_them() -> None:
+    ray: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 64.0, "GPU": 4.0})
+    assert cluster.places(ray, "auto", 2, "cuda") == 4
+    assert cluster.share_of_gpus(ray, "cuda", 4) == {"num_gpus": 1}
+    assert cluster.share_of_gpus(ray, "cuda", 8) == {"num_gpus": 0.5}
+    assert cluster.share_of_gpus(ray, "cuda", 3) == {"num_gpus": 1}
+    assert cluster.share_of_gpus(ray, None, 4) == {}
+
+
+def test_a_ray_without_gpus_is_refused_where_they_are_the_device() -> None:
+    ray: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 64.0})
+    with pytest.raises(FedmapError, match="the Ray cluster at auto has no GPUs"):
+        cluster.places(ray, "auto", 2, "cuda")
+    with pytest.raises(FedmapError, match="device is 'cuda', but Ray has found no GPU"):
+        cluster.share_of_gpus(ray, "cuda", 2)
 
 
 # What travels.

@@ -9,8 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from fedmap.cli import data, flower, options, use
-from fedmap.cli.options import Engine, Json, Out, Quiet, RayAddress, Workers, takes
-from fedmap.cli.parsing import cores, grid_values, listed, method_list, say, seed_list
+from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
+from fedmap.cli.parsing import (
+    cores,
+    default_workers,
+    grid_values,
+    listed,
+    method_list,
+    say,
+    seed_list,
+)
 from fedmap.errors import FedmapError
 from fedmap.signals import Stopped, ending_handlers, on_signals
 
@@ -65,7 +73,9 @@ def run(
     from fedmap.cli.train import one_run
     from fedmap.simulate.settings import FEDERATION, Settings, read_federation, read_toml
 
-    base = {"workers": cores()} | (read_toml(file) if file else {})
+    base = read_toml(file) if file else {}
+    device = settings.get("device", base.get("device"))
+    base = {"workers": default_workers(device)} | base
     same_data = all(settings.get(name) in (None, base.get(name)) for name in FEDERATION)
     kept = read_federation(file) if file and same_data else {}
     # another method has other parameters
@@ -81,6 +91,7 @@ def resume(
     rounds: Annotated[
         int | None, options.option("--rounds", "Go on to this many rounds in all.", options.HOW)
     ] = None,
+    device: Device = None,
     workers: Workers = None,
     engine: Engine = None,
     ray_address: RayAddress = None,
@@ -114,6 +125,7 @@ def resume(
         )
     how: dict[str, Any] = {
         "workers": workers,
+        "device": device,
         "engine": engine,
         "ray_address": ray_address,
         "rounds": rounds,
@@ -147,7 +159,7 @@ def compare(
     from fedmap.cli.train import many_runs
     from fedmap.experiment.compare import compare
 
-    settings.setdefault("workers", cores())
+    settings.setdefault("workers", default_workers(settings.get("device")))
     comparison = partial(compare, method_list(methods), seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/compare"), quiet, as_json)
 
@@ -178,7 +190,7 @@ def sweep(
     from fedmap.cli.train import many_runs
     from fedmap.experiment.sweep import sweep
 
-    settings.setdefault("workers", cores())
+    settings.setdefault("workers", default_workers(settings.get("device")))
     values = grid_values(grid or [], "-g")
     comparison = partial(sweep, method or "map", values, seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/sweep"), quiet, as_json)

@@ -71,10 +71,19 @@ Seeds = Annotated[str, option("--seeds", "Seeds to run, such as 0,1,2 or 0-2 (0)
 DataDir = Annotated[str | None, option("--data-dir", "Folder of the dataset's files.", CLIENTS)]
 Workers = Annotated[
     int | None,
-    option("--workers", "Processes (all cores); the result is the same for any number.", HOW),
+    option(
+        "--workers",
+        "Processes (one for each core, or for each GPU); the result is the same for any number.",
+        HOW,
+    ),
 ]
 Engine = Annotated[
-    str | None, option("--engine", "What runs the clients: local, fork, ray or auto (auto).", HOW)
+    str | None,
+    option("--engine", "What runs the clients: local, fork, spawn, ray or auto (auto).", HOW),
+]
+Device = Annotated[
+    str | None,
+    option("--device", "Where models are trained: cpu, cuda, cuda:1, mps or auto (cpu).", HOW),
 ]
 RayAddress = Annotated[
     str | None,
@@ -287,6 +296,7 @@ class SeedsOption:
 class RunOptions:
     """How runs are carried out, and what is shown of them."""
 
+    device: Device = None
     workers: Workers = None
     engine: Engine = None
     ray_address: RayAddress = None

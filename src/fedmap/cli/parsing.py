@@ -1,4 +1,4 @@
-"""From the text of options to values, the number of cores, and sentences for a terminal."""
+"""From the text of options to values, the number of cores and workers, sentences for a terminal."""
 
 import os
 import re
@@ -64,6 +64,16 @@ def seed_list(text: str) -> list[int]:
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers(device: str | None) -> int:
+    """One worker for each core; off the CPU one for each device."""
+    if device in (None, "cpu"):
+        return cores()
+    from fedmap import devices  # torch takes its time
+
+    found = devices.chosen(device)
+    return cores() if found is None else devices.count(found) or 1
 
 
 def say(sentence: str) -> None:

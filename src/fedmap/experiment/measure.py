@@ -13,7 +13,7 @@ from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import Setup, do
 
 STEPS_OF_A_COMPARISON = 20  # enough for a method's second stage
-_seconds: dict[tuple[str, str, int], float] = {}
+_seconds: dict[tuple[str, str, int, str | None], float] = {}
 
 
 def seconds_a_round(settings: Settings, federation: Federation) -> float:
@@ -22,7 +22,9 @@ def seconds_a_round(settings: Settings, federation: Federation) -> float:
     samples = federation.counts.sum(1).float().mean().item()
     steps = max(samples / settings.batch * settings.epochs, MIN_STEPS)
     scoring = len(federation.test_y) / settings.batch / 3  # a forward pass is a third of a step
-    step = seconds_a_training_step(settings.data, settings.net or "", settings.batch, federation)
+    step = seconds_a_training_step(
+        settings.data, settings.net or "", settings.batch, settings.device, federation
+    )
     training = clients * steps * cost(settings.method, **settings.params)
     return step * (training + scoring) / settings.workers
 
@@ -37,12 +39,16 @@ def peak_memory() -> int:
     return most if sys.platform == "darwin" else 1024 * most
 
 
-def seconds_a_training_step(data: str, net: str, batch: int, federation: Federation) -> float:
-    """Of FedAvg with this net, measured once for each dataset, net and batch size."""
-    key = (data, net, batch)
+def seconds_a_training_step(
+    data: str, net: str, batch: int, device: str | None, federation: Federation
+) -> float:
+    """Of FedAvg with this net, measured once for each dataset, net, batch size and device."""
+    key = (data, net, batch, device)
     if key not in _seconds:
         shortest = {"method": "fedavg", "epochs": 1e-9}  # the fewest steps that a client does
-        settings = Settings.of({"data": data, "net": net, "batch": batch} | shortest)
+        settings = Settings.of(
+            {"data": data, "net": net, "batch": batch, "device": device} | shortest
+        )
         _seconds[key] = seconds_of_a_client(settings, federation) / MIN_STEPS
     return _seconds[key]
 

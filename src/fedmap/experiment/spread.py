@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmap import devices
 from fedmap.errors import FedmapError
 from fedmap.experiment.runs import RunWork, by_round
 from fedmap.experiment.work import OnStep, Work
@@ -27,10 +28,11 @@ from fedmap.simulate.cluster import (
     ON_ONE_CORE,
     Deaths,
     Packed,
-    cores,
     named_node,
     pack,
+    places,
     require_versions,
+    share_of_gpus,
     unpack,
     versions,
 )
@@ -54,12 +56,13 @@ def spread(
     """Do the runs, if there are as many as the cluster has cores. If there are fewer, their clients
     are the better unit: then nothing is done here."""
     how = runs[0].settings
-    size = cores(ray, how.ray_address, how.workers)
+    size = places(ray, how.ray_address, how.workers, how.device)
     if len(runs) < size:
         return
     travelers = [Traveler(run, root, on_step(run)) for run in runs]
     under_way: dict[Any, Traveler] = {}
-    waiting, deaths, send = deque(travelers), Deaths(), sender(ray)
+    waiting, deaths = deque(travelers), Deaths()
+    send = sender(ray, share_of_gpus(ray, how.device, size))
     try:
         while waiting or under_way:
             while waiting and len(under_way) < size:
@@ -79,9 +82,9 @@ def spread(
             traveler.unlock()
 
 
-def sender(ray: ModuleType) -> Callable[["Traveler"], Any]:
+def sender(ray: ModuleType, gpus: dict[str, float]) -> Callable[["Traveler"], Any]:
     """What sends a run on its way; runs of one federation share what is sent of it."""
-    go_on_there = ray.remote(**ON_ONE_CORE, max_retries=0)(go_on)
+    go_on_there = ray.remote(**ON_ONE_CORE, **gpus, max_retries=0)(go_on)
     federations: dict[str, Any] = {}
 
     def send(traveler: Traveler) -> Any:
@@ -89,7 +92,8 @@ def sender(ray: ModuleType) -> Callable[["Traveler"], Any]:
         key = run.settings.model_dump_json(include=FEDERATION)
         if key not in federations:
             federations[key] = ray.put(pack(run.federation))
-        settings = run.resolved.model_copy(update=ALONE)
+        own = ALONE | {"device": devices.kind(run.settings.device)}
+        settings = run.resolved.model_copy(update=own)
         seconds = SECONDS + sum(content.nbytes for content in files.values()) / BYTES_A_SECOND
         given = (versions(), settings, file_of(settings.method), federations[key])
         return go_on_there.remote(*given, files, seconds)

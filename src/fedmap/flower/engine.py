@@ -73,7 +73,9 @@ class FlowerEngine:
         self.spool = spool
         self.evaluate_every = evaluate_every
         self._expected: Kinds = expected_kinds(setup)
-        self._settings = setup.settings.model_dump(exclude={"data_dir", "workers", "engine"})
+        self._settings = setup.settings.model_dump(
+            exclude={"data_dir", "workers", "engine", "device"}
+        )
 
     def ready(self) -> list[int]:
         """The sites that are online, with those that have just come."""

@@ -2,7 +2,6 @@
 the key by which the server knows it. A private key is never readable by others, not for a moment.
 """
 
-import fcntl
 import ipaddress
 import os
 import re
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedmap.errors import FedmapError
+from fedmap.simulate.system import wait_for
 
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 825
@@ -88,7 +88,7 @@ class Keys:
         """One at a time makes keys in the folder: nobody reads what another has half written."""
         folder = os.open(self.folder, os.O_RDONLY)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            wait_for(folder)
             yield
         finally:
             os.close(folder)

@@ -52,6 +52,7 @@ class Site:
         self.data = str(config["data"])
         self.data_dir = Path(str(config["data-dir"])) if "data-dir" in config else None
         self.states = Path(str(config["states"])).expanduser()
+        self.device = str(config["device"]) if "device" in config else None
         self.options: dict[str, Any] = {
             name: config[key] for key, name in OPTIONS.items() if key in config
         }
@@ -88,7 +89,7 @@ class Site:
     def _setup(self, order: Order) -> Setup:
         """The run as this site knows it. Only methods of installed packages: a server cannot make a
         site load a file."""
-        settings = checked(Settings, order.settings, "the order")
+        settings = checked(Settings, order.settings | {"device": self.device}, "the order")
         if settings.method not in METHODS:
             raise FedmapError(
                 f"the server asks for method {settings.method!r}, which is not installed here"

@@ -1,7 +1,6 @@
 """A site's private files: its state in two slots, and the personal model that it ends with. They
 never leave the folder."""
 
-import fcntl
 import re
 import zlib
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from fedmap import values
 from fedmap.errors import FedmapError
 from fedmap.simulate.folder import write_atomically
+from fedmap.simulate.system import wait_for
 from fedmap.simulate.uploads import kinds
 from fedmap.values import Values
 
@@ -43,7 +43,7 @@ class States:
     def locked(self) -> Iterator[None]:
         """Only one order at a time works here."""
         with open(self.path / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            wait_for(lock.fileno())
             yield
 
     def before(self, now: Moment, counted: int) -> tuple[Values, str]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedmap.client import EVALUATION_BATCH
 from fedmap.methods.base import Method, MethodParams, Server, Upload, mean, register
 from fedmap.values import Values
+from fedmap.vector import fused
 
 
 class FedDFParams(MethodParams):
@@ -38,7 +39,8 @@ class FedDF(Method[FedDFParams]):
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         student, steps = server.model(mean(uploads, "model")), self.params.distill_steps
         targets = ensemble(server, uploads) if steps else server.public
-        optimizer = torch.optim.Adam([student.weights], lr=self.params.distill_lr, fused=True)
+        one_pass = fused([student.weights])
+        optimizer = torch.optim.Adam([student.weights], lr=self.params.distill_lr, fused=one_pass)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
         student.net.train()  # batch norm's statistics follow the public samples
         batches = endless_batches(server.rng, len(targets), self.params.distill_batch)

@@ -66,12 +66,24 @@ def connected(address: str | None, cores: int) -> Iterator[ModuleType]:
         ray.shutdown()
 
 
-def cores(ray: ModuleType, address: str | None, workers: int) -> int:
-    """How many cores to use: all of a cluster, or as many as a local one is to have."""
-    found = workers if address is None else int(ray.cluster_resources().get("CPU", 0))
+def places(ray: ModuleType, address: str | None, workers: int, device: str | None = None) -> int:
+    """How many can work at a time: as many as a local Ray is to have cores, or as a cluster has
+    cores, or GPUs where they are the device."""
+    what, kind = ("cores", "CPU") if device is None else ("GPUs", "GPU")
+    found = workers if address is None else int(ray.cluster_resources().get(kind, 0))
     if not found:
-        raise FedmapError(f"the Ray cluster at {address} has no cores")
+        raise FedmapError(f"the Ray cluster at {address} has no {what}")
     return found
+
+
+def share_of_gpus(ray: ModuleType, device: str | None, workers: int) -> dict[str, float]:
+    """What each worker asks for beside its core. (Not tested on a cluster with GPUs.)"""
+    if device is None:
+        return {}
+    found = ray.cluster_resources().get("GPU", 0)
+    if not found:
+        raise FedmapError(f"device is {device!r}, but Ray has found no GPU")
+    return {"num_gpus": min(found / workers, 1.0)}
 
 
 def _start(ray: ModuleType, **options: Any) -> None:

@@ -5,13 +5,14 @@ import os
 from pathlib import Path
 
 from fedmap.errors import FedmapError
+from fedmap.simulate.system import BINARY
 
 
 def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
     """A descriptor of a file that only fedmap writes. What a symbolic link points to may be
     anybody's."""
     try:
-        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
+        return os.open(path, flags | BINARY | getattr(os, "O_NOFOLLOW", 0), mode)
     except OSError as wrong:
         if wrong.errno == errno.ELOOP:
             raise linked(path) from None

@@ -44,6 +44,8 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, mode: int
 
 def sync_folder(path: Path) -> None:
     """Bring a folder's list of names to the disk."""
+    if os.name == "nt":  # Windows opens no folders
+        return
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

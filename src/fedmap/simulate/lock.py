@@ -1,8 +1,8 @@
 """Only one process at a time works in a folder. Forked processes share its lock, so it is held as
 long as anybody lives who could write."""
 
-import fcntl
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedmap.errors import FedmapError
 from fedmap.simulate.files import open_own
+from fedmap.simulate.system import lock, write_at
 
 PATIENCE = 10.0  # seconds that the workers of a process that was killed may take to end
 A_MOMENT = 0.5  # seconds in which a process that is just ending is gone
@@ -37,20 +38,22 @@ def taken(path: Path) -> int | None:
     """The lock file's descriptor, if nobody else has the lock."""
     fd = open_own(path, os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(fd)
         # Who had it may have removed the file at its end; then this is nobody's lock.
         if not os.path.samestat(os.fstat(fd), os.stat(path)):
             raise BlockingIOError
         os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        write_at(fd, memoryview(str(os.getpid()).encode()), 0)
         return fd
-    except (BlockingIOError, FileNotFoundError):
+    except OSError:
         os.close(fd)
         return None
 
 
 def owner_lives(path: Path) -> bool:
     """Does the process live that took the lock? Else only its workers hold it, and not for long."""
+    if sys.platform == "win32":  # where the question below would end it
+        return True
     try:
         os.kill(int(path.read_text()), 0)
     except (ProcessLookupError, FileNotFoundError, ValueError):

@@ -1,10 +1,11 @@
 """Memory that several processes see, so that nothing big is ever pickled."""
 
-import fcntl
 import mmap
 import os
 import tempfile
 import weakref
+
+from fedmap.simulate.system import fcntl
 
 
 class Memory:

@@ -11,7 +11,7 @@ from fedmap.simulate.engines import Engine
 from fedmap.simulate.folder import Record
 from fedmap.simulate.tasks import Reply, Setup
 from fedmap.simulate.uploads import checked
-from fedmap.values import Values, nbytes
+from fedmap.values import Placed, Values, nbytes, on
 
 
 class Played(NamedTuple):
@@ -44,14 +44,25 @@ def play_round(
     left_out = {reply.key: reply.reason for reply in answers if reply.reason}
     if len(replies) < min(setup.settings.min_clients, len(asked)):
         raise too_few(setup, round, len(replies), left_out)
-    with seeded_torch(setup.settings.seed, "server layers", round):  # for layers such as dropout
-        state = setup.method.aggregate(setup.server(round), state, uploads(setup, replies))
+    state = aggregated(setup, round, state, uploads(setup, replies))
     tested = replies
     if setup.method.pooled:
         tested = engine.map("personal", round, selected, setup.method.download(state))
     tally = evaluated(setup, engine, round, state)
     validation = validated(setup, engine, round, state) if setup.settings.validation else {}
     return Played(round, down, replies, tested, left_out, state, tally, validation)
+
+
+def aggregated(setup: Setup, round: int, state: Values, uploads: list[Upload]) -> Values:
+    """The server's new state. It is made on the run's device, and kept on the CPU."""
+    kind = setup.device.type
+    here = uploads
+    if kind != "cpu":
+        here = [upload._replace(up=Placed(upload.up, setup.device)) for upload in uploads]
+    # for layers such as dropout
+    with seeded_torch(setup.settings.seed, "server layers", round, kind=kind):
+        new = setup.method.aggregate(setup.server(round), on(state, setup.device), here)
+    return on(new, "cpu")
 
 
 def select(setup: Setup, round: int, ready: Sequence[int]) -> list[int]:

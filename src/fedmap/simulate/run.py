@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmap import scores, values
+from fedmap import devices, scores, values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
+from fedmap.simulate.engines.spawn import refuse_within_a_start
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.result import (
     Result,
@@ -96,6 +97,7 @@ class Run:
     ) -> Result:
         """Carry the run out, or on, to its end; `anyway` also where versions or the processor are
         not those that it was begun with."""
+        refuse_within_a_start()
         if self.out is None:
             return self._go_in_a_temporary_folder(on_round)
         folder = RunFolder(self.out)
@@ -253,7 +255,9 @@ class Run:
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
-        return self.settings.model_dump() | {"federation": about(self.federation)} | machine()
+        device = devices.kind(self.settings.device) or "cpu"
+        known = {"device": device, "federation": about(self.federation)}
+        return self.settings.model_dump() | known | machine()
 
     def _refuse_lost_states(self, folder: RunFolder) -> None:
         """A finished run goes on only where its clients have no state or theirs was kept."""
@@ -276,9 +280,12 @@ class Run:
             kept["rounds"] = self.settings.rounds
         for name, value in self.settings.model_dump(exclude=NO_NUMBERS).items():
             if value != kept[name]:
+                before, now = (
+                    "cpu" if name == "device" and it is None else it for it in (kept[name], value)
+                )
                 raise FedmapError(
-                    f"{folder.path} holds another run: its {name} is {kept[name]!r}, "
-                    f"not {value!r}; choose another folder"
+                    f"{folder.path} holds another run: its {name} is {before!r}, "
+                    f"not {now!r}; choose another folder"
                 )
         differs = difference(read_federation(path), self.federation)
         if differs:

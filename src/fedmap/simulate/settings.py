@@ -4,14 +4,15 @@
 import hashlib
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, field_serializer, field_validator
 
-from fedmap import kernels
+from fedmap import devices, kernels
 from fedmap.client import Training
 from fedmap.data import Defaults, defaults_of, full_data_name, load
 from fedmap.errors import FedmapError
@@ -108,9 +109,15 @@ class Settings(Training):
     kernels: Literal["auto", "native", "torch"] = Field(
         "auto", description="small convolutions by native code or by PyTorch"
     )
+    device: str | None = Field(
+        None,
+        description="where models are trained: cpu, cuda (all of them), cuda:1, mps, or auto for "
+        "the best that is there; the CPU if not given",
+    )
     engine: str = Field(
         "auto",
-        description="what runs the clients: local, fork, ray, or auto for what the workers need",
+        description="what runs the clients: local, fork, spawn, ray, or auto for what the workers "
+        "need",
     )
     ray_address: str | None = Field(
         None,
@@ -127,6 +134,15 @@ class Settings(Training):
     keep_states: bool = Field(
         False, description="keep the clients' states of a finished run, for more rounds later"
     )
+
+    @field_validator("device")
+    @classmethod
+    def _chosen(cls, device: str | None) -> str | None:
+        return devices.chosen(device)
+
+    @field_serializer("device")
+    def _kind(self, device: str | None) -> str | None:
+        return devices.kind(device)
 
     @classmethod
     def of(cls, given: dict[str, Any], defaults: Defaults | None = None) -> "Settings":
@@ -172,7 +188,10 @@ class Settings(Training):
         if self.engine != "auto":
             return self.engine
         alone = self.workers == 1 and self.client_timeout is None
-        return "ray" if self.ray_address else "local" if alone else "fork"
+        if self.ray_address or alone:
+            return "ray" if self.ray_address else "local"
+        # Elsewhere system libraries, and CUDA anywhere, do not work in a forked process.
+        return "fork" if sys.platform == "linux" and self.device is None else "spawn"
 
     def federation(self) -> Federation:
         """The federation that these settings describe."""
@@ -191,7 +210,8 @@ class Settings(Training):
 
     def resolved(self, federation: AnyFederation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
-        where none was chosen, and whether there are native kernels."""
+        where none was chosen, and whether there are native kernels and the device."""
+        devices.require(self.device)
         known: dict[str, Any] = {"clients": len(federation)}
         known |= {name: value for name, value in federation.origin.items() if name != "data"}
         known |= {

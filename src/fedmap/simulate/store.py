@@ -12,6 +12,7 @@ from typing import Protocol
 from fedmap.errors import FedmapError
 from fedmap.simulate.files import open_own
 from fedmap.simulate.memory import Memory
+from fedmap.simulate.system import read_at, sync_content, write_at
 from fedmap.values import ALIGNMENT, Layout, Values
 
 # The round that a state was made in (0: none), and a checksum of the state.
@@ -63,14 +64,16 @@ class FileStore:
         else:
             self._fd = open_own(path, os.O_RDWR | os.O_CREAT, 0o600)
             weakref.finalize(self, os.close, self._fd)
-            os.fchmod(self._fd, 0o600)  # states are private, also where an older one was not
+            if hasattr(os, "fchmod"):
+                os.fchmod(self._fd, 0o600)  # states are private, also where an older one was not
         # Sparse: what is never written takes no room.
         os.ftruncate(self._fd, 2 * clients * self._slot + TICKET.size)
         self._ticket = self._newest_ticket() + 1
         _write_all(self._fd, TICKET.pack(self._ticket), 2 * clients * self._slot)
 
     def _newest_ticket(self) -> int:
-        packed = os.pread(self._fd, TICKET.size, 2 * self.clients * self._slot)
+        packed = bytearray(TICKET.size)
+        read_at(self._fd, memoryview(packed), 2 * self.clients * self._slot)
         return int(TICKET.unpack(packed)[0])
 
     def _write(self, data: bytes | bytearray, offset: int) -> None:
@@ -83,7 +86,10 @@ class FileStore:
 
     def _headers(self, client: int) -> list[tuple[int, int]]:
         starts = [(2 * client + slot) * self._slot for slot in (0, 1)]
-        return [HEADER.unpack(os.pread(self._fd, HEADER.size, start)) for start in starts]
+        headers = [bytearray(HEADER.size) for _ in starts]
+        for header, start in zip(headers, starts, strict=True):
+            read_at(self._fd, memoryview(header), start)
+        return [HEADER.unpack(header) for header in headers]
 
     def _packed(self, client: int, slot: int) -> bytearray:
         """A slot's state, read and not mapped: a mapped file counts as this process's memory, and
@@ -91,7 +97,7 @@ class FileStore:
         packed, end = bytearray(self._layout.nbytes), 0
         start = (2 * client + slot) * self._slot + ALIGNMENT
         while end < len(packed):
-            end += os.preadv(self._fd, [memoryview(packed)[end:]], start + end)
+            end += read_at(self._fd, memoryview(packed)[end:], start + end)
         return packed
 
     def round_of(self, client: int) -> int:
@@ -162,11 +168,11 @@ class FileStore:
     def sync(self) -> None:
         """Bring what was written to the disk."""
         if self._memory is None:
-            os.fdatasync(self._fd)
+            sync_content(self._fd)
 
 
 def _write_all(fd: int, data: bytes | bytearray, offset: int) -> None:
     view = memoryview(data)
     while view:
-        written = os.pwrite(fd, view, offset)
+        written = write_at(fd, view, offset)
         view, offset = view[written:], offset + written

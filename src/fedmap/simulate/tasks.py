@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fedmap import kernels
+from fedmap import devices, kernels
 from fedmap.client import Answers, Client, outputs
 from fedmap.errors import FedmapError
 from fedmap.federation import PART, AnyFederation, ClientData, Samples
@@ -20,7 +20,7 @@ from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
 from fedmap.scores import confusion
 from fedmap.simulate.settings import Settings
-from fedmap.values import Values
+from fedmap.values import Values, on
 from fedmap.vector import Model, WorkingModels
 
 # "own" and "validate" are of the global model: on a client's own test samples, and on those that
@@ -51,7 +51,8 @@ class Setup:
         self.settings = settings.resolved(federation)
         self.federation = federation
         self.method = method or find_method(settings.method)(**settings.params)
-        self.models = WorkingModels(self.build)
+        self.device = torch.device(devices.place(self.settings.device) or "cpu")
+        self.models = WorkingModels(self.build, self.device)
         self._check()
 
     def _check(self) -> None:
@@ -78,7 +79,7 @@ class Setup:
 
     @cached_property
     def initial(self) -> Model:
-        """The model that everybody starts from."""
+        """The model that everybody starts from, on the CPU: the same for every device."""
         return Model(self.build())
 
     @cached_property
@@ -140,7 +141,7 @@ class Setup:
         """What the server half sees in one round."""
         self.models.release()
         dataset = self.federation.dataset
-        public = dataset.normalize(dataset.test_x[self.public])
+        public = dataset.normalize(dataset.test_x[self.public]).to(self.device)
         rng = generator(self.settings.seed, "server", round)
         clients = len(self.federation)
         return Server(round, clients, self.settings, self.models.model, public, rng)
@@ -152,7 +153,7 @@ class Setup:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            with kernels.in_force(self.settings.kernels):
+            with kernels.in_force(self.settings.kernels), devices.in_force(self.device):
                 yield
         finally:
             torch.set_num_threads(threads)
@@ -169,16 +170,26 @@ def clients_per_round(fraction: float, clients: int) -> int:
 
 
 def do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: Values) -> Reply:
-    """A task by name. `state` is what the client has kept so far."""
+    """A task by name. `state` is what the client has kept so far. What comes in and what goes out
+    is on the CPU; in between all is on the run's device."""
     setup.models.release()
+    down, state = on(down, setup.device), on(state, setup.device)
     # Whatever the caller's mode: a model may be asked for under no_grad.
     with torch.enable_grad():
-        if task not in WITH_STATE:
-            of_global = {"evaluate": evaluate, "own": own, "validate": validate}[task]
-            return of_global(setup, key, down)
-        # Layers such as dropout draw from torch's global generator.
-        with seeded_torch(setup.settings.seed, "layers", round, key):
-            return (train if task == "train" else personal)(setup, round, key, down, state)
+        reply = _do(setup, task, round, key, down, state)
+    up, state, result, tally = (
+        on(part, "cpu") for part in (reply.up, reply.state, reply.result, reply.tally)
+    )
+    return reply._replace(up=up, state=state, result=result, tally=tally)
+
+
+def _do(setup: Setup, task: TaskName, round: int, key: int, down: Values, state: Values) -> Reply:
+    if task not in WITH_STATE:
+        of_global = {"evaluate": evaluate, "own": own, "validate": validate}[task]
+        return of_global(setup, key, down)
+    # Layers such as dropout draw from torch's global generator.
+    with seeded_torch(setup.settings.seed, "layers", round, key, kind=setup.device.type):
+        return (train if task == "train" else personal)(setup, round, key, down, state)
 
 
 def train(setup: Setup, round: int, number: int, down: Values, state: Values) -> Reply:
@@ -230,8 +241,8 @@ def evaluate(setup: Setup, part: int, down: Values) -> Reply:
 
 def answers_of(setup: Setup, down: Values, x: Tensor) -> Tensor:
     """The class that the model which came down gives each sample."""
-    samples = setup.federation.dataset.normalize(x)
-    return outputs(setup.models.model(down["model"]), samples).argmax(1)
+    samples = setup.federation.dataset.normalize(x).to(setup.device)
+    return outputs(setup.models.model(down["model"]), samples).argmax(1).cpu()
 
 
 def own(setup: Setup, number: int, down: Values) -> Reply:

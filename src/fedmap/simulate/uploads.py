@@ -12,7 +12,7 @@ from fedmap.errors import DivergenceError, FedmapError
 from fedmap.federation import ClientData
 from fedmap.random import generator, seeded_torch
 from fedmap.simulate.tasks import Reply, Setup
-from fedmap.values import Values
+from fedmap.values import Values, on
 
 Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]  # shape and type of each entry
 
@@ -113,6 +113,7 @@ def expected_kinds(setup: Setup) -> Kinds:
     client = Client(data, 1, setup.settings, setup.settings.seed, setup.models, 1.0)
     setup.models.release()
     with torch.enable_grad(), seeded_torch(setup.settings.seed, "made-up samples"):
-        state = method.client_state(setup.initial)
-        up = method.local_round(client, method.download(method.start(setup.initial)), state).up
+        state = on(method.client_state(setup.initial), setup.device)
+        down = on(method.download(method.start(setup.initial)), setup.device)
+        up = method.local_round(client, down, state).up
     return kinds(up)

@@ -80,10 +80,11 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
         )
     number = len(folder.final()["personal_accuracy_per_client"])
     settings = Settings.of(read_toml(folder.path / "run.toml"))
-    # The run's kernels are those of its machine; here there may be none.
+    # The run's kernels and device are those of its machine; here there may be none.
     found = kernels.resolve("torch" if settings.kernels == "torch" else "auto")
     # A newcomer has nothing to choose: all of its training samples are trained on.
-    settings = settings.model_copy(update={"kernels": found, "validation": None})
+    here = {"kernels": found, "device": None, "validation": None}
+    settings = settings.model_copy(update=here)
     terms = Terms(
         classes=notes.classes,
         shape=notes.shape,

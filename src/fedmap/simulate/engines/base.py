@@ -1,12 +1,17 @@
 """What an engine is: it runs the tasks of a round, somewhere. All engines give the same bits,
 because no task depends on where or in which order it runs."""
 
+import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Protocol
 
 from fedmap.errors import DivergenceError, FedmapError
 from fedmap.registry import Registry
+from fedmap.signals import ENDING
 from fedmap.simulate.store import StateStore
 from fedmap.simulate.tasks import WITH_STATE, Reply, Setup, TaskName, do
 from fedmap.values import Values
@@ -68,6 +73,27 @@ def refuse_timeout(setup: Setup, engine: str) -> None:
             f"client_timeout is {setup.settings.client_timeout:g}, but the engine {engine} cannot "
             "watch a client's time; the engine fork can, which has worker processes of its own"
         )
+
+
+def ending(process: BaseProcess) -> str:
+    """How a process that is gone has ended."""
+    process.join(5)
+    code = process.exitcode
+    if code is not None and -code in ENDING:
+        time.sleep(0.5)  # it may be meant for all of us, and ours is on its way
+    if code is not None and code < 0:
+        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    return f"ended with exit code {code}"
+
+
+def end(processes: Sequence[BaseProcess], pipes: Sequence[Connection]) -> None:
+    """End worker processes at once, whatever they do."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
+    for pipe in pipes:
+        pipe.close()
 
 
 def in_words(wrong: BaseException) -> tuple[str, str]:

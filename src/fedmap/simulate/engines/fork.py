@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkProcess
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,6 +18,8 @@ from fedmap.signals import ENDING
 from fedmap.simulate.engines.base import (
     ENGINES,
     do_and_keep,
+    end,
+    ending,
     failure,
     from_words,
     in_words,
@@ -25,8 +27,12 @@ from fedmap.simulate.engines.base import (
 )
 from fedmap.simulate.memory import Memory
 from fedmap.simulate.store import StateStore
+from fedmap.simulate.system import fcntl
 from fedmap.simulate.tasks import Reply, Setup, TaskName
 from fedmap.values import ALIGNMENT, Layout, Values
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkProcess  # Windows has none
 
 KEY = struct.Struct("<q")
 NO_KEY = -1
@@ -43,6 +49,8 @@ class ForkEngine:
     clients leave into the store themselves."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
+        if setup.device.type != "cpu" or not hasattr(os, "fork") or fcntl is None:
+            raise FedmapError("the engine fork is for the CPU on Linux or macOS; choose spawn")
         self._setup = setup
         limit = setup.settings.client_timeout
         self._patience = None if limit is None else min(limit / 4, 1.0)  # seconds between looks
@@ -126,26 +134,14 @@ class ForkEngine:
         return before
 
     def _died(self, worker: int, task: TaskName, round: int) -> FedmapError:
-        self._processes[worker].join(5)
-        code = self._processes[worker].exitcode
-        if code in (-signal.SIGTERM, -signal.SIGHUP):
-            time.sleep(0.5)  # it may be meant for all of us, and ours is on its way
-        how = f"ended with exit code {code}"
-        if code is not None and code < 0:
-            how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
-        key = self._key(worker)
+        how, key = ending(self._processes[worker]), self._key(worker)
         if key == NO_KEY:
             return FedmapError(f"a worker process {how} between two tasks")
         return failure(task, round, key, f"its worker process {how}")
 
     def close(self) -> None:
         """End the workers: they hold nothing that needs saving."""
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.join()
-        for pipe in self._pipes:
-            pipe.close()
+        end(self._processes, self._pipes)
 
 
 def _work(
@@ -222,7 +218,7 @@ def keep_memory() -> None:
     would else go back to the system and come again page by page, up to a quarter of a deep net's
     time."""
     # Other libraries than glibc have no such setting.
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, AttributeError, TypeError):
         library = ctypes.CDLL(None)
         for setting, size in ((M_MMAP_THRESHOLD, 32 << 20), (M_TRIM_THRESHOLD, 256 << 20)):
             library.mallopt(setting, size)

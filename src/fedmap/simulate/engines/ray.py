@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from fedmap import devices
 from fedmap.errors import FedmapError
 from fedmap.methods import file_of, take_file
 from fedmap.simulate.cluster import (
@@ -14,10 +15,11 @@ from fedmap.simulate.cluster import (
     Deaths,
     Packed,
     connected,
-    cores,
     named_node,
     pack,
+    places,
     require_versions,
+    share_of_gpus,
     unpack,
     versions,
 )
@@ -53,9 +55,12 @@ class RayEngine:
         self._starting: dict[Any, Any] = {}  # by the answer that will come: workers to be
         with ExitStack() as stack:
             self._ray = ray = stack.enter_context(connected(settings.ray_address, settings.workers))
-            self._worker = ray.remote(**ON_ONE_CORE)(Worker)
+            gpus = share_of_gpus(ray, settings.device, self._size())
+            self._worker = ray.remote(**ON_ONE_CORE, **gpus)(Worker)
             federation = ray.put(pack(setup.federation))
-            self._given = (versions(), settings, file_of(settings.method), federation)
+            # Ray shows a worker its own GPUs only, so their numbers at the driver say nothing.
+            there = settings.model_copy(update={"device": devices.kind(settings.device)})
+            self._given = (versions(), there, file_of(settings.method), federation)
             for _ in range(self._size()):
                 self._hire()
             self._connection = stack.pop_all()
@@ -64,7 +69,8 @@ class RayEngine:
         """How many workers there are to be: not more than can ever have a task at once."""
         setup, settings = self._setup, self._setup.settings
         most = max(setup.clients_per_round, len(setup.federation.test_parts))
-        return min(cores(self._ray, settings.ray_address, settings.workers), most)
+        address, device = settings.ray_address, settings.device
+        return min(places(self._ray, address, settings.workers, device), most)
 
     def _hire(self) -> None:
         worker = self._worker.remote()

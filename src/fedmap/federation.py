@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmap import own_code
 from fedmap.data import DATASETS
 from fedmap.data.dataset import Dataset, Scale, Sums, black, normalize
 from fedmap.data.own.arrays import Items, Pair, from_clients
 from fedmap.errors import FedmapError
 from fedmap.params import checked
-from fedmap.partitions import PARTITIONS, Ints, Labels, draw_owners
+from fedmap.partitions import Ints, Labels, draw_owners, find_partition
 from fedmap.random import generator
 
 TEST_SHARE = 0.2  # of each client's samples (paper, Sect. 5.2.1)
@@ -324,7 +325,8 @@ def partition(
     own = None if dataset.owner is None else dataset.owner.numpy()
     if kind is None:
         kind = "incomplete" if own is None else "natural"
-    chosen = checked(PARTITIONS[kind].params, params, f"partition {kind}")
+    kind = own_code.full_name(kind)
+    chosen = checked(find_partition(kind).params, params, f"partition {kind}")
     if clients is None:
         natural = kind == "natural" and own is not None
         clients = int(own.max()) + 1 if natural else dataset.defaults.clients  # type: ignore[union-attr]

@@ -29,6 +29,13 @@ Method = Annotated[
     str | None,
     option("--method", help="FILE.py:CLASS, where the model is of a method in a file of your own."),
 ]
+Net = Annotated[
+    str | None,
+    option("--net", help="FILE.py:CLASS, where the model is of a net in a file of your own."),
+]
+Trust = Annotated[
+    bool, option("--trust", help="Run the Python files that the run or the model names.")
+]
 
 
 def predict(
@@ -44,6 +51,8 @@ def predict(
         option("--csv", help="Write the probabilities of all classes to this file."),
     ] = None,
     method: Method = None,
+    net: Net = None,
+    trust: Trust = False,
 ) -> None:
     """Ask a trained model: the class of each image or row, with its probability.
 
@@ -53,7 +62,7 @@ def predict(
     from fedmap.use.files import write
     from fedmap.use.predict import predict
 
-    answers = predict(usable(model, client, of_all, method), files)
+    answers = predict(usable(model, client, of_all, method, net, trust), files)
     if csv is not None:
         write(csv, answers.all_classes().csv())
     shown(answers.table())
@@ -68,6 +77,8 @@ def export(
     client: Client = None,
     of_all: Global = False,
     method: Method = None,
+    net: Net = None,
+    trust: Trust = False,
 ) -> None:
     """Write a trained model for programs that do not know fedmap.
 
@@ -80,7 +91,7 @@ def export(
     from fedmap.use.export import export, signature
     from fedmap.use.files import write
 
-    found = usable(model, client, of_all, method)
+    found = usable(model, client, of_all, method, net, trust)
     export(found, format, out)
     print(out)
     if format != "safetensors":
@@ -119,6 +130,9 @@ def adapt(
     ],
     out: Annotated[Path, option("--out", "-o", help="The folder for the newcomer's model.")],
     data_dir: DataDir = None,
+    method: Method = None,
+    net: Net = None,
+    trust: Trust = False,
 ) -> None:
     """Make a personal model for a client that never took part.
 
@@ -128,7 +142,8 @@ def adapt(
     from fedmap.report.table import percent
     from fedmap.use.adapt import adapt
 
-    found = adapt(run, data, out, Path(data_dir) if data_dir else None)
+    place = Path(data_dir) if data_dir else None
+    found = adapt(run, data, out, place, method=method, net=net, trust=trust)
     print(
         f"on the newcomer's own {found.test_samples} test samples: "
         f"global model {percent([found.global_accuracy])} %, "
@@ -140,12 +155,14 @@ def adapt(
 COMMANDS = (predict, export, card, adapt)
 
 
-def usable(path: Path, client: str | None, of_all: bool, method: str | None) -> "UsableModel":
+def usable(
+    path: Path, client: str | None, of_all: bool, method: str | None, net: str | None, trust: bool
+) -> "UsableModel":
     """The model that is meant."""
     from fedmap.use.find import model_file
     from fedmap.use.model import UsableModel
 
-    return UsableModel.read(model_file(path, client, of_all), method)
+    return UsableModel.read(model_file(path, client, of_all), method, net, trust)
 
 
 def shown(table: "Table") -> None:

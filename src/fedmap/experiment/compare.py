@@ -1,5 +1,6 @@
 """Methods side by side: the same federation for each seed, one table, one picture."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
 from fedmap.experiment.progress import OnProgress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
+from fedmap.methods import AnyMethod
 from fedmap.report import plots
 from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, rows
 from fedmap.simulate.result import Result
@@ -74,25 +76,32 @@ class Comparison:
 
 
 def compare(
-    methods: Sequence[str],
+    methods: Sequence[str | type[AnyMethod]],
     *,
     seeds: Sequence[int] = (0,),
     out: Path | str = "runs/compare",
     on_progress: OnProgress | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Train with each method and each seed; the methods of a seed have the same federation.
+    """Train with each method (a name, FILE.py:CLASS, or a class) and each seed; the methods of a
+    seed have the same federation.
 
     Keyword arguments are the settings of `fedmap compare --help`. Every run is kept in a folder
     below `out`: started again, a comparison skips what is done."""
-    given = {name: settings | {"method": name} for name in methods}
-    labels = {name: Settings.of(chosen).label for name, chosen in given.items()}
+    given = {method: settings | {"method": method} for method in dict.fromkeys(methods)}
+    known = {method: Settings.of(chosen) for method, chosen in given.items()}
     # two files may have a class of the same name
-    several = {label for label in labels.values() if list(labels.values()).count(label) > 1}
+    count = Counter(settings.label for settings in known.values())
     contenders = {
-        name if labels[name] in several else labels[name]: chosen for name, chosen in given.items()
+        one.label if count[one.label] == 1 else method_words(method, one): given[method]
+        for method, one in known.items()
     }
     return carried_out(contenders, seeds, Path(out), on_progress)
+
+
+def method_words(method: str | type[AnyMethod], settings: Settings) -> str:
+    """What to call a method whose class has the same name as another's."""
+    return method if isinstance(method, str) else settings.method
 
 
 def carried_out(

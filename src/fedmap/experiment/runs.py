@@ -94,4 +94,5 @@ class RunWork:
 
     def result(self, root: Path) -> Result:
         """What the finished run left."""
-        return Result.read(root / self.name)
+        settings = self.resolved
+        return Result.read(root / self.name, method=settings.code["method"], net=settings.any_net)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedmap.errors import FedmapError
 from fedmap.experiment.runs import RunWork, by_round
 from fedmap.experiment.work import OnStep, Work
-from fedmap.methods import file_of, take_file
+from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import (
     ON_ONE_CORE,
     Deaths,
@@ -90,7 +90,8 @@ def sender(ray: ModuleType) -> Callable[["Traveler"], Any]:
             federations[key] = ray.put(pack(run.federation))
         settings = run.resolved.model_copy(update=ALONE)
         seconds = SECONDS + sum(content.nbytes for content in files.values()) / BYTES_A_SECOND
-        given = (versions(), settings, file_of(settings.method), federations[key])
+        own = code_files(settings.method, settings.net)
+        given = (versions(), settings, own, federations[key])
         return go_on_there.remote(*given, files, seconds)
 
     return send
@@ -196,7 +197,7 @@ class EnoughError(Exception):
 def go_on(
     driver: dict[str, str],
     settings: Settings,
-    method_file: bytes | None,
+    own: dict[Path, bytes],
     federation: Packed,
     files: Files,
     seconds: float,
@@ -213,7 +214,7 @@ def go_on(
         with named_node():
             require_versions(driver)
             keep_memory()
-            take_file(settings.method, method_file)
+            take_files(own)
             run = RunWork(settings, federation=unpack(federation))
             name = run.name
         with TemporaryDirectory(prefix="fedmap-") as root:

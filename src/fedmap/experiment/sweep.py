@@ -9,12 +9,12 @@ from fedmap.client import Training
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison, carried_out
 from fedmap.experiment.progress import OnProgress
-from fedmap.methods import find_method
+from fedmap.methods import AnyMethod, find_method
 from fedmap.simulate.settings import Settings
 
 
 def sweep(
-    method: str,
+    method: str | type[AnyMethod],
     grid: Mapping[str, Sequence[Any]],
     *,
     seeds: Sequence[int] = (0,),

@@ -18,6 +18,7 @@ from fedmap.flower.link import Link
 from fedmap.flower.sites import Members, Sites
 from fedmap.flower.terms import Terms, agree, fit, listed
 from fedmap.methods import METHODS
+from fedmap.nets import NETS
 from fedmap.params import checked
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
@@ -96,9 +97,9 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
     params = {
         name.removeprefix("params."): flat.pop(name) for name in list(flat) if "params." in name
     }
-    method = str(flat.get("method", "map"))
-    if method not in METHODS:
-        METHODS[method]  # the sentence that names those that there are
+    METHODS[str(flat.get("method", "map"))]  # else the sentence that names those that there are
+    if flat.get("net"):
+        NETS[str(flat["net"])]
     own_settings = {"data": "sites", "params": params, "min_clients": options.min_sites}
     given = {"on_bad_upload": "skip"} | flat | own_settings
     return options, Settings.of(given)

@@ -45,6 +45,7 @@ def play_round(
         raise too_few(setup, round, len(replies), left_out)
     with seeded_torch(setup.settings.seed, "server layers", round):  # for layers such as dropout
         state = setup.method.aggregate(setup.server(round), state, uploads(setup, replies))
+    keep_frozen(setup, state)
     tally = evaluated(setup, engine, round, state)
     return Played(round, down, replies, left_out, state, tally)
 
@@ -75,6 +76,14 @@ def uploads(setup: Setup, replies: list[Reply]) -> list[Upload]:
         Upload(reply.key, weight / sum(weights), reply.up)
         for reply, weight in zip(replies, weights, strict=True)
     ]
+
+
+def keep_frozen(setup: Setup, state: Values) -> None:
+    """A mean of equal numbers may differ from them in its last bit: parameters that nobody trains
+    stay what they were."""
+    frozen, model = setup.initial.frozen_part, setup.method.global_model(state)
+    if model is not None and frozen.start < frozen.stop:
+        model[frozen] = setup.initial.vector[frozen]
 
 
 def evaluated(setup: Setup, engine: Engine, round: int, state: Values) -> Values | None:

@@ -13,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedmap import values
+from fedmap import own_code, values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
+from fedmap.methods import AnyMethod
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.result import (
@@ -27,7 +28,14 @@ from fedmap.simulate.result import (
     summary,
 )
 from fedmap.simulate.round import evaluated, play_round, record_of
-from fedmap.simulate.settings import NO_NUMBERS, Settings, read_federation, read_toml, to_toml
+from fedmap.simulate.settings import (
+    NO_NUMBERS,
+    Settings,
+    described,
+    read_code,
+    read_federation,
+    to_toml,
+)
 from fedmap.simulate.store import FileStore, StateStore
 from fedmap.simulate.tasks import Setup, only_tensors
 from fedmap.values import Values
@@ -37,7 +45,7 @@ StartEngine = Callable[[Setup, StateStore], Engine]
 
 
 def run(
-    method: str,
+    method: str | type[AnyMethod],
     federation: Federation,
     *,
     out: Path | str | None = None,
@@ -45,11 +53,14 @@ def run(
     on_round: OnRound = lambda record: None,
     **given: Any,
 ) -> Result:
-    """Train with a method (a name of `fedmap methods`, or `file.py:Class`) on a federation.
+    """Train with a method (a name of `fedmap methods`, FILE.py:CLASS, or a class) on a federation.
 
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr,
-    seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed,
-    also for more rounds than before; without it the folder goes with the result."""
+    seed, workers, params and so on. The net may also be a module, which starts from its own
+    weights, or a function (shape, classes) -> module.
+
+    With `out` the run is kept in that folder and can be resumed, also for more rounds than before;
+    without it the folder goes with the result."""
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
     return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
@@ -115,7 +126,8 @@ class Run:
         return result
 
     def _result(self, folder: RunFolder) -> Result:
-        return Result.read(folder.path, self.setup.method)
+        settings = self.settings
+        return Result.read(folder.path, method=settings.code["method"], net=settings.any_net)
 
     def _carry_out(self, folder: RunFolder, on_round: OnRound) -> None:
         """The rounds that are left, one after the other, and what is made of the last one."""
@@ -190,6 +202,7 @@ class Run:
         versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
         versions["python"] = platform.python_version()
         return self.settings.model_dump() | {
+            "code": own_code.checksums(self.settings.code),
             "federation": about(self.federation),
             "versions": versions,
         }
@@ -207,7 +220,11 @@ class Run:
     def _refuse_another_run(self, folder: RunFolder, more: bool) -> bool:
         """Is it the same run with more rounds, where that is allowed? All else is refused."""
         path = folder.path / "run.toml"
-        kept = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
+        found = described(path)
+        same = all(found.get(name) == getattr(self.settings, name) for name in ("method", "net"))
+        # Code is run only where it is what this run has run already.
+        whole = Settings.of(found | self.settings.own) if same else Settings.kept(found, {})
+        kept = whole.model_dump(exclude=NO_NUMBERS)
         more = more and self.settings.rounds > kept["rounds"]
         if more:
             kept["rounds"] = self.settings.rounds
@@ -217,6 +234,9 @@ class Run:
                     f"{folder.path} holds another run: its {name} is {kept[name]!r}, "
                     f"not {value!r}; choose another folder"
                 )
+        changed_code = own_code.changed(read_code(path), self.settings.code)
+        if changed_code:
+            raise FedmapError(f"{folder.path} holds a run of other code: {changed_code}")
         differs = difference(read_federation(path), self.federation)
         if differs:
             raise FedmapError(

@@ -13,7 +13,7 @@ from fedmap import kernels
 from fedmap.client import Client, correct_answers
 from fedmap.errors import FedmapError
 from fedmap.federation import PART, AnyFederation
-from fedmap.methods import AnyMethod, Server, find_method
+from fedmap.methods import AnyMethod, Server
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
 from fedmap.simulate.settings import Settings
@@ -43,7 +43,7 @@ class Setup:
     ) -> None:
         self.settings = settings.resolved(federation)
         self.federation = federation
-        self.method = method or find_method(settings.method)(**settings.params)
+        self.method = method or settings.method_class(**settings.params)
         self.models = WorkingModels(self.build)
         self._check()
 
@@ -66,8 +66,8 @@ class Setup:
     def build(self) -> Callable[[], Net]:
         """Makes the net with its initial weights."""
         dataset = self.federation.dataset
-        net, seed = self.settings.net or "", self.settings.seed
-        return partial(build, net, dataset.shape, len(dataset.classes), seed)
+        shape, classes = dataset.shape, len(dataset.classes)
+        return partial(build, self.settings.any_net, shape, classes, self.settings.seed)
 
     @cached_property
     def initial(self) -> Model:

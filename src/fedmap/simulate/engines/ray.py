@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedmap.errors import FedmapError
-from fedmap.methods import file_of, take_file
+from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import (
     ON_ONE_CORE,
     Deaths,
@@ -48,7 +49,8 @@ class RayEngine:
             self._ray = ray = stack.enter_context(connected(settings.ray_address, settings.workers))
             self._worker = ray.remote(**ON_ONE_CORE)(Worker)
             federation = ray.put(pack(setup.federation))
-            self._given = (versions(), settings, file_of(settings.method), federation)
+            files = code_files(settings.method, settings.net)
+            self._given = (versions(), settings, files, federation)
             for _ in range(self._size()):
                 self._hire()
             self._connection = stack.pop_all()
@@ -166,7 +168,7 @@ class Worker:
         self,
         driver: dict[str, str],
         settings: Settings,
-        method_file: bytes | None,
+        files: dict[Path, bytes],
         federation: Packed,
     ) -> str:
         """Make the node ready for tasks; first of all, is it like the driver? A sentence where it
@@ -176,7 +178,7 @@ class Worker:
                 require_versions(driver)
                 torch.set_num_threads(1)
                 keep_memory()
-                take_file(settings.method, method_file)
+                take_files(files)
                 self._setup = Setup(settings, unpack(federation))
         except Exception as wrong:
             return in_words(wrong)[1]

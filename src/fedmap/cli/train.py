@@ -13,8 +13,9 @@ from fedmap.cli import before, show
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.progress import Watch
-from fedmap.experiment.runs import RunWork, by_round
+from fedmap.experiment.runs import RunWork
 from fedmap.report.table import as_json, rows
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_code, read_federation
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
-from fedmap.experiment.progress import OnProgress, Watch
+from fedmap.experiment.progress import OnProgress, Progress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
 from fedmap.methods import AnyMethod
+from fedmap.notebook import Move, frame, progress_bar
 from fedmap.report import plots
 from fedmap.report.table import COLUMNS, Row, Table, as_json, as_table, rows
 from fedmap.simulate.result import Result
@@ -50,6 +51,14 @@ class Comparison:
         """The rows as a table, which can be Markdown, CSV or LaTeX."""
         return as_table(self.rows(), "Accuracy in %")
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.table().html()
+
+    def to_pandas(self) -> Any:
+        """The runs as a pandas data frame, one row each."""
+        return frame(self.json())
+
     def json(self) -> list[dict[str, Any]]:
         """The same for scripts: one entry for each run."""
         lost = [
@@ -81,13 +90,15 @@ def compare(
     seeds: Sequence[int] = (0,),
     out: Path | str = "runs/compare",
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
     **settings: Any,
 ) -> Comparison:
     """Train with each method (a name, FILE.py:CLASS, or a class) and each seed; the methods of a
     seed have the same federation.
 
     Keyword arguments are the settings of `fedmap compare --help`. Every run is kept in a folder
-    below `out`: started again, a comparison skips what is done."""
+    below `out`: started again, a comparison skips what is done. `progress` shows a bar; where it is
+    not given, a notebook has one."""
     given = {method: settings | {"method": method} for method in dict.fromkeys(methods)}
     known = {method: Settings.of(chosen) for method, chosen in given.items()}
     # two files may have a class of the same name
@@ -96,7 +107,18 @@ def compare(
         one.label if count[one.label] == 1 else method_words(method, one): given[method]
         for method, one in known.items()
     }
-    return carried_out(contenders, seeds, Path(out), on_progress)
+    with progress_bar("all together", 1, progress) as move:
+        return carried_out(contenders, seeds, Path(out), on_progress or moving(move))
+
+
+def moving(move: Move) -> OnProgress:
+    """Shows the progress of an experiment on one bar."""
+
+    def show(progress: Progress) -> None:
+        words = f"{progress.label} {progress.step}/{progress.steps}  {progress.now}"
+        move(progress.share, words)
+
+    return show
 
 
 def method_words(method: str | type[AnyMethod], settings: Settings) -> str:

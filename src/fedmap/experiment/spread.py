@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmap.errors import FedmapError
-from fedmap.experiment.runs import RunWork, by_round
+from fedmap.experiment.runs import RunWork
 from fedmap.experiment.work import OnStep, Work
 from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import (
@@ -37,6 +37,7 @@ from fedmap.simulate.cluster import (
 from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.folder import RunFolder
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.settings import FEDERATION, Settings
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path

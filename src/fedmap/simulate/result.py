@@ -17,8 +17,11 @@ from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
 from fedmap.methods import AnyMethod, Predictor
 from fedmap.nets import AnyNet, Net, build
+from fedmap.notebook import frame, html_table
+from fedmap.own_code import short_name
 from fedmap.registry import nearest
 from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.progress import percent
 from fedmap.simulate.settings import Settings, described, read_federation
 from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
@@ -61,6 +64,25 @@ class Result:
         final = json.loads((folder.path / "final.json").read_text())
         settings = Settings.kept(described(file), {"method": method, "net": net})
         return cls(settings, folder.records(), final, folder.path, read_federation(file), trust)
+
+    def to_pandas(self) -> Any:
+        """The rounds as a pandas data frame, one row each."""
+        single = [{n: v for n, v in r.items() if not isinstance(v, list)} for r in self.rounds]
+        return frame(single)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        settings = self.settings
+        lines = [
+            ("data", short_name(settings.data)),
+            ("net", short_name(settings.net or "")),
+            ("clients", settings.clients),
+            ("rounds", len(self.rounds)),
+            ("global accuracy", percent(self.global_accuracy)),
+            ("personal accuracy", percent(self.personal_accuracy)),
+            ("personal, all clients", percent(self.final.get("personal_accuracy_all_clients"))),
+        ]
+        return html_table(f"{settings.label}, seed {settings.seed}", (), lines)
 
     @property
     def global_accuracy(self) -> float | None:

@@ -17,8 +17,10 @@ from fedmap import own_code, values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.methods import AnyMethod
+from fedmap.notebook import progress_bar
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.result import (
     Result,
     model_notes,
@@ -51,6 +53,7 @@ def run(
     out: Path | str | None = None,
     resume: bool = False,
     on_round: OnRound = lambda record: None,
+    progress: bool | None = None,
     **given: Any,
 ) -> Result:
     """Train with a method (a name of `fedmap methods`, FILE.py:CLASS, or a class) on a federation.
@@ -60,10 +63,18 @@ def run(
     weights, or a function (shape, classes) -> module.
 
     With `out` the run is kept in that folder and can be resumed, also for more rounds than before;
-    without it the folder goes with the result."""
+    without it the folder goes with the result. `progress` shows a bar; where it is not given, a
+    notebook has one."""
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
-    return Run(settings, federation, Path(out) if out is not None else None).go(resume, on_round)
+    with progress_bar(settings.label, settings.rounds, progress) as move:
+        shown = by_round(move)
+
+        def after(record: Record) -> None:
+            shown(record)
+            on_round(record)
+
+        return Run(settings, federation, None if out is None else Path(out)).go(resume, after)
 
 
 class Run:

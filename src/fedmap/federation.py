@@ -253,7 +253,8 @@ class Federation:
         scale: Scale = "standard",
     ) -> "Federation":
         """A federation of one's own arrays (numpy or torch): one pair of samples and labels for
-        each client, with names or without. A `torch.utils.data.Dataset` may stand for a pair.
+        each client, with names or without. A `torch.utils.data.Dataset`, or a `datasets` object of
+        Hugging Face, may stand for a pair.
 
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
         test set is the union of the clients' local tests. Vectors are scaled to mean 0 and

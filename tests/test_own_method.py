@@ -11,7 +11,7 @@ import fedmap
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.methods import METHODS, find_method, full_name
+from fedmap.methods import METHODS, find_method, method_name
 from fedmap.methods.fedavg import FedAvg
 from fedmap.simulate import Result, Settings
 
@@ -65,7 +65,8 @@ def test_a_run_keeps_the_files_absolute_path_and_is_resumed_from_another_folder(
     done = fedmap.run(f"{mine}:Mine", federation, out=tmp_path / "run", resume=True, **SMALL)
     whole = fedmap.run(f"{mine}:Mine", federation, **SMALL)
     assert [r["train_loss"] for r in done.rounds] == [r["train_loss"] for r in whole.rounds]
-    assert Result.read(tmp_path / "run").personal_model(0)(federation.test_x).shape == (20, 4)
+    read = Result.read(tmp_path / "run", method=f"{mine}:Mine")
+    assert read.personal_model(0)(federation.test_x).shape == (20, 4)
 
 
 def test_a_folder_is_named_by_the_class_and_not_by_the_path(mine: Path) -> None:
@@ -93,7 +94,7 @@ def test_two_files_may_have_classes_of_the_same_name(mine: Path, tmp_path: Path)
 
 def test_a_name_without_a_file_is_a_registered_method() -> None:
     assert find_method("fedavg") is FedAvg
-    assert full_name("fedavg") == "fedavg"
+    assert method_name("fedavg") == "fedavg"
     with pytest.raises(FedmapError, match="there is no method 'fedavgg'; did you mean 'fedavg'"):
         find_method("fedavgg")
 
@@ -115,17 +116,17 @@ class Mine(FedRS):
 
 WRONG = {
     "no/such.py:Mine": "there is no file .*no/such.py",
-    "own.py:Mines": "own.py has no class 'Mines'; did you mean 'Mine'. there are: Mine",
-    "own.py": "own.py names a file but no class in it; give own.py:CLASS",
-    "own.py:": "own.py: names a file but no class in it; give own.py:CLASS",
-    "own.py:number": "number is not a subclass of fedmap.Method",
-    "own.py:Plain": "Plain is not a subclass of fedmap.Method",
+    "own.py:Mines": "own.py has no 'Mines'; did you mean 'Mine'. there are: Mine",
+    "own.py": "own.py names a file but nothing in it; give own.py:NAME",
+    "own.py:": "own.py: names a file but nothing in it; give own.py:NAME",
+    "own.py:number": "number is no subclass of fedmap.Method",
+    "own.py:Plain": "Plain is no subclass of fedmap.Method",
     "raises.py:Mine": "raises.py fails when it is imported: line 2: "
     "ZeroDivisionError: division by zero",
     "syntax.py:Mine": "syntax.py fails when it is imported: .*SyntaxError",
     "taken.py:FedAvg": "taken.py fails when it is imported: "
     ".*method 'fedavg' is registered already",
-    "empty.py:Mine": "empty.py has no class 'Mine'; it has no subclass of fedmap.Method",
+    "empty.py:Mine": "empty.py has no 'Mine'; it has no subclass of fedmap.Method",
     "text.txt:Mine": "text.txt is not a Python file; its name must end in .py",
 }
 FILES = {

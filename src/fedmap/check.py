@@ -43,7 +43,7 @@ def check_method(method: str | type[AnyMethod], **params: Any) -> None:
     its states keep their form and survive a save and load; nothing private is in what it uploads,
     unless `sends` explains the entry; the record's bytes are what goes down and up; two workers,
     and a stop and resume, give the same bits as one uninterrupted process."""
-    checked = find_method(method) if isinstance(method, str) else method
+    checked = find_method(method)
     try:
         refuses_wrong_parameters(checked, params)
         for net, features in (("plain", plain), ("batch-norm", batch_norm)):

@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedmap import own_code
 from fedmap.data import DATASETS
 from fedmap.data.dataset import Dataset, Scale, Sums, black, normalize
 from fedmap.data.own.arrays import Items, Pair, from_clients
 from fedmap.errors import FedmapError
 from fedmap.params import checked
-from fedmap.partitions import PARTITIONS, Ints, Labels, draw_owners
+from fedmap.partitions import Ints, Labels, draw_owners, find_partition
 from fedmap.random import generator
 
 TEST_SHARE = 0.2  # of each client's samples (paper, Sect. 5.2.1)
@@ -267,7 +268,8 @@ class Federation:
         scale: Scale = "standard",
     ) -> "Federation":
         """A federation of one's own arrays (numpy or torch): one pair of samples and labels for
-        each client, with names or without. A `torch.utils.data.Dataset` may stand for a pair.
+        each client, with names or without. A `torch.utils.data.Dataset`, or a `datasets` object of
+        Hugging Face, may stand for a pair.
 
         `fedmap.data.from_clients` says what samples and labels may be. Without `test`, the global
         test set is the union of the clients' local tests. Vectors are scaled to mean 0 and
@@ -353,7 +355,8 @@ def partition(
     own = None if dataset.owner is None else dataset.owner.numpy()
     if kind is None:
         kind = "incomplete" if own is None else "natural"
-    chosen = checked(PARTITIONS[kind].params, params, f"partition {kind}")
+    kind = own_code.full_name(kind)
+    chosen = checked(find_partition(kind).params, params, f"partition {kind}")
     if clients is None:
         natural = kind == "natural" and own is not None
         clients = int(own.max()) + 1 if natural else dataset.defaults.clients  # type: ignore[union-attr]

@@ -1,13 +1,15 @@
 """Which client holds which samples. A partition draws one owner for every training sample, so each
 sample is held exactly once. It knows labels only, nothing of images, methods or engines."""
 
+import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from fedmap import own_code
 from fedmap.errors import FedmapError
 from fedmap.registry import Registry, headline
 
@@ -45,6 +47,30 @@ class Partition(NamedTuple):
 
 
 PARTITIONS: Registry[Partition] = Registry("partition")
+
+
+def find_partition(name: str) -> Partition:
+    """The partition of this name; `path/to/file.py:draw` is a function in a file, called with the
+    `Labels` and a generator. What else it takes are its parameters."""
+    if ":" not in name and not name.endswith(".py"):
+        return PARTITIONS[name]
+    draw = own_code.find("partition", name, callable, "function (labels, rng) -> owners")
+    empty = inspect.Parameter.empty
+    fields: dict[str, Any] = {
+        one.name: (
+            Any if one.annotation is empty else one.annotation,
+            ... if one.default is empty else one.default,
+        )
+        for one in [*inspect.signature(draw).parameters.values()][2:]
+    }
+
+    def drawn(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+        try:
+            return np.asarray(draw(given, rng, **params.model_dump()))
+        except Exception as wrong:
+            raise own_code.failed(f"partition {name} fails", wrong) from wrong
+
+    return Partition(create_model("Params", __base__=PartitionParams, **fields), drawn)
 
 
 class SizedParams(PartitionParams):
@@ -227,11 +253,11 @@ def draw_owners(
     """Draw with the partition of this name: for each sample the client that holds it."""
     if given.clients < 1:
         raise FedmapError(f"clients is {given.clients}; at least 1 is needed")
-    owner = PARTITIONS[name].draw(given, params, rng)
+    owner = find_partition(name).draw(given, params, rng)
     clients = np.arange(given.clients)
     if owner.shape != given.labels.shape or not np.array_equal(np.unique(owner), clients):
         raise FedmapError(
             f"partition {name} must give each of the {len(given.labels)} samples to one of the "
             f"clients 0 to {given.clients - 1}, and each client at least one sample"
         )
-    return owner
+    return owner.astype(np.int64)

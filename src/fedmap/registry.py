@@ -3,13 +3,14 @@ packages' entry points."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fedmap.errors import FedmapError
 
 T = TypeVar("T")
+_all: list["Registry[Any]"] = []
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -32,6 +33,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self._things: dict[str, T] = {}
         self._entry_points_loaded = False
+        _all.append(self)
 
     def add(self, name: str) -> Callable[[T], T]:
         """Decorator: register the thing under this name."""
@@ -93,3 +95,12 @@ class Registry(Generic[T]):
     def items(self) -> list[tuple[str, T]]:
         """All names with their things."""
         return [(name, self._things[name]) for name in self]
+
+
+@contextmanager
+def all_restored() -> Iterator[None]:
+    """What is registered inside, in whichever registry, is forgotten afterwards."""
+    with ExitStack() as stack:
+        for registry in _all:
+            stack.enter_context(registry.restored())
+        yield

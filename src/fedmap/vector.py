@@ -34,6 +34,8 @@ class Model:
         self.weight_count = sum(parameter.numel() for _, parameter in trained)
         self.features_part = slice(0, self.weight_count - sum(p.numel() for p in head))
         self.classifier_part = slice(self.features_part.stop, self.weight_count)
+        frozen_count = sum(parameter.numel() for _, parameter in frozen)
+        self.frozen_part = slice(self.weight_count, self.weight_count + frozen_count)
 
         flat = [tensor.detach().reshape(-1) for _, tensor in tensors]
         flat += [buffer.reshape(-1).to(flat[0].dtype) for _, buffer in whole]

@@ -8,6 +8,7 @@ from PIL import Image
 
 from fedmap.data import from_huggingface
 from fedmap.errors import FedmapError
+from fedmap.federation import Federation
 
 
 class ClassLabel:
@@ -118,3 +119,43 @@ def test_a_picture_that_breaks_when_it_is_decoded_is_one_clear_sentence(
         pytest.raises(FedmapError, match="a: there is an image that cannot be read"),
     ):
         from_huggingface({"a": Hub(image=[lazy], label=[0])})
+
+
+# As a client's data.
+
+
+def test_a_table_is_a_clients_data_and_its_labels_are_names() -> None:
+    one = Hub(image=[picture(v) for v in (1, 2, 3)], label=[0, 1, 0])
+    other = Hub(image=[picture(v) for v in (4, 5, 6)], label=[2, 1, 2])
+    data = Federation.from_arrays(
+        {"a": one, "b": other}, Hub(image=[picture(7)], label=[2])
+    ).dataset
+    assert data.classes == ("cat", "dog", "fox")
+    assert data.train_y.tolist() == [0, 1, 0, 2, 1, 2]
+    assert data.train_x[:, 0, 0, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert data.test_y.tolist() == [2]
+
+
+def test_all_other_columns_are_one_vector_where_none_has_a_usual_name() -> None:
+    table = Hub(age=[1, 2], label=[0, 1], income=[3.5, 4.5])
+    data = Federation.from_arrays([table, table], scale="none").dataset
+    assert data.train_x.tolist() == [[1, 3.5], [2, 4.5]] * 2
+
+
+def test_a_column_of_labels_needs_no_class_names() -> None:
+    table = Hub(x=[[1, 2], [3, 4]], y=["q", "p"], note=["a", "b"])
+    assert Federation.from_arrays([table]).dataset.classes == ("p", "q")
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (Hub(image=[[1], [2]], kind=[0, 1]), "columns image, kind, of which 0 could be the labels"),
+        (Hub(image=[[1], [2]], labels=[0, 1], y=[0, 1]), "2 could be the labels"),
+        (Hub(image=[[1], [2]], label=[0, -1]), "label -1 is none of the classes 0 to 2"),
+        (Hub(name=["a", "b"], age=[1, 2], label=[0, 1]), "samples of type <U"),
+    ],
+)
+def test_a_table_whose_columns_do_not_say_what_they_are_is_refused(table: Hub, says: str) -> None:
+    with pytest.raises(FedmapError, match=says):
+        Federation.from_arrays([table])

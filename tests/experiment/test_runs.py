@@ -7,7 +7,8 @@ import pytest
 import fedmap
 from fedmap.experiment import measure
 from fedmap.experiment.measure import cost, seconds_a_round
-from fedmap.experiment.runs import RunWork, by_round, federation_of
+from fedmap.experiment.runs import RunWork, federation_of
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.settings import Settings
 
 SMALL = {

@@ -20,7 +20,7 @@ from fedmap import values
 from fedmap.experiment import spread
 from fedmap.experiment.progress import Progress
 from fedmap.federation import Federation
-from fedmap.methods import take_file
+from fedmap.own_code import take_files
 
 # Loopback only; Ray reads this when it is imported.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -202,7 +202,8 @@ def test_a_method_in_a_file_that_no_node_has_travels_with_the_run(
     address: str, federation: Federation, tmp_path: Path
 ) -> None:
     name = "/nowhere/traveling.py:Traveling"
-    take_file(name, b"from fedmap.methods import FedRS\nclass Traveling(FedRS): pass\n")
+    file = Path(name.rpartition(":")[0]).resolve()
+    take_files({file: b"from fedmap.methods import FedRS\nclass Traveling(FedRS): pass\n"})
     fedmap.run("fedrs", federation, **SMALL, out=tmp_path / "here")
     fedmap.run(name, federation, **SMALL, out=tmp_path / "there", ray_address=address)
     assert bits(tmp_path / "there") == bits(tmp_path / "here")

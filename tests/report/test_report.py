@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
-from fedmap.methods import FedAvg
 from fedmap.report.plots import COLORS, curves, curves_figure, holdings_figure, save, smooth
 from fedmap.report.table import COLUMNS, NUMBERS, Row, Table, as_json, as_table, percent, rows
 from fedmap.simulate.result import Result, summary
@@ -37,7 +36,7 @@ def hand_made(
     ]
     final = summary(records) | {"personal_accuracy_all_clients": all_clients}
     settings = Settings.of({"method": "fedavg", "data": "synthetic", "seed": seed})
-    return Result(settings, records, final, Path(folder), FedAvg(), {})
+    return Result(settings, records, final, Path(folder), {})
 
 
 def rounds(*pairs: tuple[float | None, float]) -> list[dict[str, float | None]]:

@@ -21,7 +21,8 @@ from fedmap.errors import DivergenceError, FedmapError
 from fedmap.experiment import spread
 from fedmap.experiment.runs import RunWork
 from fedmap.federation import Federation
-from fedmap.methods import file_of, find_method, take_file
+from fedmap.methods import find_method
+from fedmap.own_code import code_files, take_files
 from fedmap.simulate import cluster
 from fedmap.simulate.engines import ENGINES
 from fedmap.simulate.engines import ray as engine_module
@@ -115,7 +116,7 @@ def test_a_node_without_native_kernels_says_so(
     monkeypatch.setattr("fedmap.kernels._load", lambda: (None, "there is no compiler"))
     settings = Settings.of(SMALL | {"method": "fedavg", "kernels": "native"})
     sentence = engine_module.Worker().begin(
-        cluster.versions(), settings, None, cluster.pack(federation)
+        cluster.versions(), settings, {}, cluster.pack(federation)
     )
     assert sentence.startswith("Ray node 10.0.0.2: kernels = 'native', but there are none")
 
@@ -221,14 +222,14 @@ def test_a_method_of_a_file_that_this_machine_lacks_is_found_once_it_was_sent() 
     name = "/nowhere/sent.py:Sent"
     with pytest.raises(FedmapError, match=r"there is no file /nowhere/sent.py"):
         find_method(name)
-    take_file(name, b"from fedmap.methods import FedRS\nclass Sent(FedRS): pass\n")
+    file = Path(name.rpartition(":")[0]).resolve()
+    take_files({file: b"from fedmap.methods import FedRS\nclass Sent(FedRS): pass\n"})
     assert find_method(name).__name__ == "Sent"
 
 
 def test_only_a_method_in_a_file_has_something_to_send(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("text")
-    assert file_of(f"{tmp_path}/own.py:Own") == b"text"
-    assert file_of("map") is None
+    assert code_files(f"{tmp_path}/own.py:Own", "mlp", None) == {tmp_path / "own.py": b"text"}
 
 
 # Who gets which task: the engine with a Ray that does everything in this process.
@@ -402,7 +403,7 @@ def in_parts(run: RunWork, federation: Federation, root: Path) -> list[tuple[int
     traveler = spread.Traveler(run, root, lambda step, now: shown.append((step, now)))
     while not traveler.home:
         kind, files = spread.go_on(
-            cluster.versions(), run.resolved, None, cluster.pack(federation), traveler.files(), 0.0
+            cluster.versions(), run.resolved, {}, cluster.pack(federation), traveler.files(), 0.0
         )
         assert kind == "done", files
         traveler.take(files)

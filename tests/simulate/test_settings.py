@@ -106,8 +106,11 @@ def test_own_data_has_its_whole_path_in_the_settings(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"data": "synthetic", "scale": "none"}, "dataset synthetic takes no scale; that is for"),
-        ({"data": "npz:{}", "client_column": "a"}, "data format npz takes no client_column; it"),
+        ({"data": "synthetic", "scale": "none"}, "dataset synthetic takes no --scale; that is for"),
+        (
+            {"data": "npz:{}", "client_column": "a"},
+            r"data format npz takes no --client-column \(client_column in Python\); it",
+        ),
         ({"data": "npz:{}", "scale": "half"}, "the run: scale is 'half'"),
     ],
 )

@@ -82,7 +82,7 @@ def with_notes(run: Path, out: Path, **changed: Any) -> Path:
     [
         ({"net": "nobodys"}, "needs net 'nobodys', which is not installed here"),
         ({"method": "nobodys", "observed": [0]}, "personal model of method 'nobodys', which is"),
-        ({"method": "mine.py:Mine", "observed": [0]}, "give it with --method FILE.py:CLASS"),
+        ({"method": "mine.py:Mine", "observed": [0]}, "give it with --method FILE.py:NAME"),
         ({"method": "fedrod", "params": {}, "observed": [0]}, r"lacks the entry '\+head'"),
         ({"classes": ["a", "b"]}, r"has 'classifier.weight' of shape \(4, 8\); its net has"),
         ({"net": "tiny-bn"}, "lacks 'features.0.weight'; its net has one of"),

@@ -92,7 +92,7 @@ def some(names: list[str]) -> str:
 
 def net_of(settings: Settings, federation: Federation) -> str:
     """The net and how large it is."""
-    count = size(settings.net or "", federation.dataset.shape, len(federation.dataset.classes))
+    count = size(settings.any_net, federation.dataset.shape, len(federation.dataset.classes))
     return f"{settings.net}" + ("" if count is None else f", {count:,} parameters")
 
 

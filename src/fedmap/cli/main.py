@@ -55,6 +55,7 @@ StudyName = Annotated[
     options.TrainingOptions,
     options.SeedOption,
     options.RunOptions,
+    options.TrustOption,
     options.DryRunOption,
 )
 def run(
@@ -63,6 +64,7 @@ def run(
     quiet: bool = False,
     as_json: bool = False,
     dry_run: bool = False,
+    trust: bool = False,
     **settings: Any,
 ) -> None:
     """Train with one method on one federation.
@@ -70,18 +72,22 @@ def run(
     It says first what it understood. What is not given is the paper's value for the dataset, a
     plain one for own data, and the method's own default. For
     example: fedmap run --method map --data fashion-mini --net lenet -p alpha=0.5"""
-    from fedmap.cli.train import one_run
-    from fedmap.simulate.settings import FEDERATION, Settings, read_federation, read_toml
+    from fedmap.cli.train import kept_of, one_run
+    from fedmap.data import full_data_name
+    from fedmap.own_code import KINDS
+    from fedmap.simulate.settings import Settings, described, read_toml
 
-    base = read_toml(file) if file else {}
+    for name in settings.keys() & KINDS:
+        settings[name] = full_data_name(settings[name])
+    base = described(file) if file else {}
     device = settings.get("device", base.get("device"))
     base = {"workers": default_workers(device)} | base
-    same_data = all(settings.get(name) in (None, base.get(name)) for name in FEDERATION)
-    kept = read_federation(file) if file and same_data else {}
     # another method has other parameters
     same = settings.get("method") in (None, base.get("method"))
     params = (base.get("params", {}) if same else {}) | settings.get("params", {})
-    chosen = Settings.of(base | settings | {"params": params})
+    merged = read_toml(file, settings, trust) if file else settings
+    chosen = Settings.of({"workers": cores()} | merged | {"params": params})
+    kept = kept_of(file, base, settings) if file else {}
     one_run(chosen, out, False, quiet, as_json, kept, dry_run)
 
 
@@ -102,6 +108,7 @@ def resume(
             "--anyway", "Also with other versions or on another processor.", options.HOW
         ),
     ] = False,
+    trust: options.Trust = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -113,12 +120,11 @@ def resume(
     methods that look at the number of all rounds: the inherited private model of FedPHP, MAP and
     ScaMAP moves more slowly the more rounds there are to come."""
     from fedmap.cli.train import one_run
-    from fedmap.simulate.settings import Settings, read_toml
+    from fedmap.simulate.settings import Settings, described, read_toml
 
     if not (folder / "run.toml").exists():
         raise FedmapError(f"{folder} is not a run folder: it has no run.toml")
-    base = read_toml(folder / "run.toml")
-    if base.get("data") == "arrays":
+    if described(folder / "run.toml").get("data") == "arrays":
         raise FedmapError(
             f"the run in {folder} is on arrays given in Python; go on there with fedmap.run(..., "
             f"out={str(folder)!r}, resume=True)"
@@ -132,7 +138,8 @@ def resume(
         "client_timeout": client_timeout,
     }
     given = {name: value for name, value in how.items() if value is not None}
-    one_run(Settings.of(base | given), folder, True, quiet, as_json, anyway=anyway)
+    settings = read_toml(folder / "run.toml", given, trust)
+    one_run(Settings.of(settings), folder, True, quiet, as_json, anyway=anyway)
 
 
 @app.command(rich_help_panel="Train")

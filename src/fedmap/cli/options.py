@@ -103,13 +103,17 @@ ClientTimeout = Annotated[
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
+Trust = Annotated[
+    bool, option("--trust", "Run the Python files that a run's folder or a model names.", HOW)
+]
 
 
 class MethodOptions:
     """A method with its parameters."""
 
     method: Annotated[
-        str | None, option("--method", "The method, see [b]fedmap methods[/b] (map).", WHAT)
+        str | None,
+        option("--method", "The method, see [b]fedmap methods[/b], or FILE.py:CLASS (map).", WHAT),
     ] = None
     params: Annotated[
         list[str] | None,
@@ -147,7 +151,10 @@ class GridOption:
 class NetOption:
     """The network."""
 
-    net: Annotated[str | None, option("--net", "The network, see [b]fedmap nets[/b].", WHAT)] = None
+    net: Annotated[
+        str | None,
+        option("--net", "The network, see [b]fedmap nets[/b], or FILE.py:CLASS.", WHAT),
+    ] = None
 
 
 class ClientOptions:
@@ -157,7 +164,8 @@ class ClientOptions:
         str | None,
         option(
             "--data",
-            "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH (fashion-mini).",
+            "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH, or FILE.py:NAME "
+            "(fashion-mini).",
             CLIENTS,
         ),
     ] = None
@@ -203,8 +211,8 @@ class ClientOptions:
         str | None,
         option(
             "--partition",
-            "How samples are divided among the clients, see [b]fedmap partitions[/b] (natural "
-            "where the data has owners, else incomplete).",
+            "How samples are divided among the clients, see [b]fedmap partitions[/b], or "
+            "FILE.py:NAME (natural where the data has owners, else incomplete).",
             CLIENTS,
         ),
     ] = None
@@ -336,6 +344,12 @@ class RunOptions:
     out: Out = None
     quiet: Quiet = False
     as_json: Json = False
+
+
+class TrustOption:
+    """Whose code is run."""
+
+    trust: Trust = False
 
 
 class DryRunOption:

@@ -7,16 +7,18 @@ from typing import Any
 
 import typer
 
+from fedmap import own_code
 from fedmap.cli import before, show
 from fedmap.cli.parsing import say
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.progress import Watch
-from fedmap.experiment.runs import RunWork, by_round
+from fedmap.experiment.runs import RunWork
 from fedmap.report.table import as_json, rows
 from fedmap.signals import Stopped
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.run import Run, difference
-from fedmap.simulate.settings import Settings
+from fedmap.simulate.settings import FEDERATION, Settings, read_code, read_federation
 
 MOST_CLIENTS = 60  # lines of clients on the screen; all are in clients.csv
 
@@ -37,6 +39,15 @@ def stoppable(folder: Path, go_on: str) -> Iterator[None]:
         ) from wrong
 
 
+def kept_of(file: Path, base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What the run to repeat says of its federation and its code, where the command says nothing
+    else."""
+    same_data = all(given.get(name) in (None, base.get(name)) for name in FEDERATION)
+    code = read_code(file)
+    same = {name: code[name] for name in code if given.get(name) in (None, base.get(name))}
+    return (read_federation(file) if same_data else {}) | {"code": same}
+
+
 def one_run(
     settings: Settings,
     out: Path | None,
@@ -48,7 +59,12 @@ def one_run(
     anyway: bool = False,
 ) -> None:
     """One run with its progress; then the table. `kept` is what the run to repeat says of its
-    federation; a dry run stops before training."""
+    federation and code; a dry run stops before training."""
+    changed = own_code.changed((kept or {}).get("code", {}), settings.code)
+    if changed:
+        raise FedmapError(
+            f"{changed}; to run it all the same, remove the table [code] from the settings"
+        )
     federation = settings.federation()
     differs = difference(kept or {}, federation)
     if differs:

@@ -30,6 +30,13 @@ Method = Annotated[
     str | None,
     option("--method", help="FILE.py:CLASS, where the model is of a method in a file of your own."),
 ]
+Net = Annotated[
+    str | None,
+    option("--net", help="FILE.py:CLASS, where the model is of a net in a file of your own."),
+]
+Trust = Annotated[
+    bool, option("--trust", help="Run the Python files that the run or the model names.")
+]
 
 
 def predict(
@@ -45,6 +52,8 @@ def predict(
         option("--csv", help="Write the probabilities of all classes to this file."),
     ] = None,
     method: Method = None,
+    net: Net = None,
+    trust: Trust = False,
 ) -> None:
     """Ask a trained model: the class of each image or row, with its probability.
 
@@ -54,7 +63,7 @@ def predict(
     from fedmap.use.files import write
     from fedmap.use.predict import predict
 
-    answers = predict(usable(model, client, of_all, method), files)
+    answers = predict(usable(model, client, of_all, method, net, trust), files)
     if csv is not None:
         write(csv, answers.all_classes().csv())
     shown(answers.table())
@@ -69,6 +78,8 @@ def export(
     client: Client = None,
     of_all: Global = False,
     method: Method = None,
+    net: Net = None,
+    trust: Trust = False,
 ) -> None:
     """Write a trained model for programs that do not know fedmap.
 
@@ -81,7 +92,7 @@ def export(
     from fedmap.use.export import export, signature
     from fedmap.use.files import write
 
-    found = usable(model, client, of_all, method)
+    found = usable(model, client, of_all, method, net, trust)
     export(found, format, out)
     print(out)
     if format != "safetensors":
@@ -120,6 +131,9 @@ def adapt(
     ],
     out: Annotated[Path, option("--out", "-o", help="The folder for the newcomer's model.")],
     data_dir: DataDir = None,
+    method: Method = None,
+    net: Net = None,
+    trust: Trust = False,
 ) -> None:
     """Make a personal model for a client that never took part.
 
@@ -129,7 +143,8 @@ def adapt(
     from fedmap.report.table import percent
     from fedmap.use.adapt import adapt
 
-    found = adapt(run, data, out, Path(data_dir) if data_dir else None)
+    place = Path(data_dir) if data_dir else None
+    found = adapt(run, data, out, place, method=method, net=net, trust=trust)
     print(
         f"on the newcomer's own {found.test_samples} test samples: "
         f"global model {percent([found.global_accuracy])} %, "
@@ -141,12 +156,14 @@ def adapt(
 COMMANDS = (predict, export, card, adapt)
 
 
-def usable(path: Path, client: str | None, of_all: bool, method: str | None) -> "UsableModel":
+def usable(
+    path: Path, client: str | None, of_all: bool, method: str | None, net: str | None, trust: bool
+) -> "UsableModel":
     """The model that is meant."""
     from fedmap.use.find import model_file
     from fedmap.use.model import UsableModel
 
-    return UsableModel.read(model_file(path, client, of_all), method)
+    return UsableModel.read(model_file(path, client, of_all), method, net, trust)
 
 
 def shown(table: "Table") -> None:

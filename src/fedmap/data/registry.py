@@ -8,6 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+from fedmap import own_code
 from fedmap.data.dataset import OWN, Dataset, Defaults, Scale
 from fedmap.errors import FedmapError
 from fedmap.registry import Registry
@@ -103,22 +104,59 @@ def full_data_name(name: str) -> str:
     """The same data, whatever the current folder: own data with its whole path."""
     kind, colon, path = name.partition(":")
     whole = colon and path and kind in FORMATS
-    return f"{kind}:{Path(path).expanduser().absolute()}" if whole else name
+    return f"{kind}:{Path(path).expanduser().absolute()}" if whole else own_code.full_name(name)
+
+
+def is_own_code(name: str) -> bool:
+    """Is it meant as FILE.py:NAME, and not as the path of a format?"""
+    named = own_code.is_code(name) or name.removesuffix(":").endswith(".py")
+    return named and name.partition(":")[0] not in FORMATS
+
+
+def call_own(name: str) -> Any:
+    """What the function NAME of FILE.py:NAME gives: a Dataset that knows where it is from, or
+    anything else as it is."""
+    what = "function without arguments that gives a fedmap Dataset or Federation"
+    read = own_code.find("data", name, callable, what)
+    try:
+        found = read()
+    except FedmapError:
+        raise
+    except Exception as wrong:
+        raise own_code.failed(f"data {name} fails when it is called", wrong) from wrong
+    if not isinstance(found, Dataset):
+        return found
+    origin = {"data": own_code.full_name(name)}
+    return replace(found, name=f"{Path(name).name}", origin=origin)
 
 
 def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
     """The dataset of this name (`fashion-mini`), or the user's own data as FORMAT:PATH
-    (`folder:scans`, `npz:tables`) with the options of its reader.
+    (`folder:scans`, `npz:tables`) with the options of its reader, or FILE.py:NAME, a function
+    without arguments that gives a Dataset.
 
     `scale` is an option of every format: "standard" (every feature of vectors gets mean 0 and
     deviation 1 in a federation) or "none"."""
+    found = load_any(name, data_dir, **options)
+    if not isinstance(found, Dataset):
+        raise FedmapError(
+            f"data {name} gives a {type(found).__name__}; a fedmap Dataset is needed here, as "
+            "fedmap.data.from_clients makes it"
+        )
+    return found
+
+
+def load_any(name: str, data_dir: Path | None = None, **options: Any) -> Any:
+    """The same; what code in a file of the user's own gives may be something else than a
+    Dataset."""
     kind, colon, path = name.partition(":")
-    if not colon:
+    if not colon or is_own_code(name):
         if options:
             raise FedmapError(
-                f"dataset {name} takes no {min(options)}; that is for own data, as FORMAT:PATH"
+                f"dataset {name} takes no {spoken(min(options))}; that is for own data, as "
+                "FORMAT:PATH"
             )
-        return DATASETS[name].load(data_dir)
+        return call_own(name) if is_own_code(name) else DATASETS[name].load(data_dir)
     source = FORMATS[kind]
     if not path:
         raise FedmapError(f"dataset {name!r} has no path; write for example {kind}:my-data")
@@ -126,9 +164,8 @@ def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
     known = [*inspect.signature(source.load).parameters][1:]  # the first is the path
     for option in options:
         if option not in known:
-            raise FedmapError(
-                f"data format {kind} takes no {option}; it takes {', '.join([*known, 'scale'])}"
-            )
+            there = ", ".join(spoken(name) for name in [*known, "scale"])
+            raise FedmapError(f"data format {kind} takes no {spoken(option)}; it takes {there}")
     dataset = source.load(Path(path).expanduser(), **options)
     if scale is None:
         return dataset
@@ -137,3 +174,10 @@ def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
     if dataset.train_x.dim() != 2:
         raise FedmapError(f"dataset {name} has images; scale is for vectors")
     return replace(dataset, scale=scale, origin=dataset.origin | {"scale": scale})
+
+
+def spoken(option: str) -> str:
+    """An option of a reader, as it is called on the command line and, where that differs, in
+    Python."""
+    flag = "--label" if option == "label_column" else f"--{option.replace('_', '-')}"
+    return flag if flag == f"--{option}" else f"{flag} ({option} in Python)"

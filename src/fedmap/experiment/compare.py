@@ -8,8 +8,10 @@ from typing import Any
 
 from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
-from fedmap.experiment.progress import OnProgress, Watch
+from fedmap.experiment.progress import OnProgress, Progress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
+from fedmap.methods import AnyMethod
+from fedmap.notebook import Move, frame, progress_bar
 from fedmap.params import value
 from fedmap.report import plots
 from fedmap.report.clients import Served, clients_table, gains, losers, points, sentences, served
@@ -71,6 +73,14 @@ class Comparison:
             write_atomically(self.folder / f"{name}.csv", table.csv().encode())
         return {name: self.folder / f"{name}.csv" for name in found}
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.table().html()
+
+    def to_pandas(self) -> Any:
+        """The runs as a pandas data frame, one row each."""
+        return frame(self.json())
+
     def json(self) -> list[dict[str, Any]]:
         """The same for scripts: one entry for each run."""
         lost = [
@@ -120,37 +130,54 @@ def words(value: object) -> str:
 
 
 def compare(
-    methods: Sequence[str],
+    methods: Sequence[str | type[AnyMethod]],
     *,
     seeds: Sequence[int] = (0,),
     out: Path | str = "runs/compare",
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Train with each method and each seed; the methods of a seed have the same federation. A
-    method may come with parameters: `map[alpha=0.5]`.
+    """Train with each method (a name, FILE.py:CLASS, or a class) and each seed; the methods of a
+    seed have the same federation. A name may come with parameters: `map[alpha=0.5]`.
 
     Keyword arguments are the settings of `fedmap compare --help`. Every run is kept in a folder
-    below `out`: started again, a comparison skips what is done."""
+    below `out`: started again, a comparison skips what is done. `progress` shows a bar; where it is
+    not given, a notebook has one."""
     contenders: dict[str, dict[str, Any]] = {}
-    for text in dict.fromkeys(methods):
-        method, params = variant(text)
+    for one in dict.fromkeys(methods):
+        method, params, words = variant(one)
         given = settings | {"method": method, "params": settings.get("params", {}) | params}
-        label = Settings.of(given).label + text.removeprefix(method)
+        found = Settings.of(given)
+        label = found.label + words
         # two files may have a class of the same name
-        contenders[text if label in contenders else label] = given
-    return carried_out(contenders, seeds, Path(out), on_progress)
+        contenders[f"{found.method}{words}" if label in contenders else label] = given
+    with progress_bar("all together", 1, progress) as move:
+        return carried_out(contenders, seeds, Path(out), on_progress or moving(move))
 
 
-def variant(text: str) -> tuple[str, dict[str, Any]]:
-    """A method with its parameters: `map[alpha=0.5,weight=0.1]`, or just `map`."""
-    method, bracket, rest = text.partition("[")
-    if not bracket:
-        return text, {}
+def moving(move: Move) -> OnProgress:
+    """Shows the progress of an experiment on one bar."""
+
+    def show(progress: Progress) -> None:
+        words = f"{progress.label} {progress.step}/{progress.steps}  {progress.now}"
+        move(progress.share, words)
+
+    return show
+
+
+def variant(
+    given: str | type[AnyMethod],
+) -> tuple[str | type[AnyMethod], dict[str, Any], str]:
+    """A method, its parameters and how they were written: `map[alpha=0.5,weight=0.1]`, or just
+    `map`."""
+    if not isinstance(given, str) or "[" not in given:
+        return given, {}, ""
+    method, _, rest = given.partition("[")
     pairs = [pair.partition("=") for pair in rest.removesuffix("]").split(",")]
     if not rest.endswith("]") or not all(name and equals for name, equals, _ in pairs):
-        raise FedmapError(f"{text!r} is not of the form METHOD[NAME=VALUE,NAME=VALUE]")
-    return method, {name.strip(): value(right.strip()) for name, _, right in pairs}
+        raise FedmapError(f"{given!r} is not of the form METHOD[NAME=VALUE,NAME=VALUE]")
+    return method, {name.strip(): value(right.strip()) for name, _, right in pairs}, f"[{rest}"
 
 
 def carried_out(

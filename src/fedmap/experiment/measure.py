@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from fedmap.client import MIN_STEPS
@@ -22,10 +22,8 @@ def seconds_a_round(settings: Settings, federation: Federation) -> float:
     samples = federation.counts.sum(1).float().mean().item()
     steps = max(samples / settings.batch * settings.epochs, MIN_STEPS)
     scoring = len(federation.test_y) / settings.batch / 3  # a forward pass is a third of a step
-    step = seconds_a_training_step(
-        settings.data, settings.net or "", settings.batch, settings.device, federation
-    )
-    training = clients * steps * cost(settings.method, **settings.params)
+    step = seconds_a_training_step(settings, federation)
+    training = clients * steps * cost(settings.code["method"], **settings.params)
     return step * (training + scoring) / settings.workers
 
 
@@ -39,28 +37,25 @@ def peak_memory() -> int:
     return most if sys.platform == "darwin" else 1024 * most
 
 
-def seconds_a_training_step(
-    data: str, net: str, batch: int, device: str | None, federation: Federation
-) -> float:
-    """Of FedAvg with this net, measured once for each dataset, net, batch size and device."""
-    key = (data, net, batch, device)
+def seconds_a_training_step(settings: Settings, federation: Federation) -> float:
+    """Of FedAvg with the run's net, measured once for each dataset, net, batch size and device."""
+    key = (settings.data, settings.net or "", settings.batch, settings.device)
     if key not in _seconds:
+        same = {"data": settings.data, "net": settings.any_net, "batch": settings.batch}
         shortest = {"method": "fedavg", "epochs": 1e-9}  # the fewest steps that a client does
-        settings = Settings.of(
-            {"data": data, "net": net, "batch": batch, "device": device} | shortest
-        )
-        _seconds[key] = seconds_of_a_client(settings, federation) / MIN_STEPS
+        short = Settings.of(same | shortest | {"device": settings.device})
+        _seconds[key] = seconds_of_a_client(short, federation) / MIN_STEPS
     return _seconds[key]
 
 
-def cost(method: str, **params: Any) -> float:
+def cost(method: Any, **params: Any) -> float:
     """How many times FedAvg's time a method's local round takes, measured on a small net."""
     own = _seconds_on_a_small_net(method, json.dumps(params, sort_keys=True))
     return max(own / _seconds_on_a_small_net("fedavg", "{}"), 1.0)
 
 
-@lru_cache
-def _seconds_on_a_small_net(method: str, params: str) -> float:
+@cache
+def _seconds_on_a_small_net(method: Any, params: str) -> float:
     federation = partition(load("synthetic"), 2, kind="iid")
     epochs = STEPS_OF_A_COMPARISON * 64 / float(federation.counts[0].sum())
     chosen = {"method": method, "params": json.loads(params), "epochs": epochs}

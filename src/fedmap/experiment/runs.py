@@ -1,15 +1,14 @@
 """A run as a piece of work of an experiment."""
 
-from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 from fedmap.errors import DivergenceError
 from fedmap.experiment.measure import seconds_a_round
 from fedmap.experiment.work import OnStep
 from fedmap.federation import Federation
 from fedmap.simulate.folder import write_atomically
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
 from fedmap.simulate.settings import FEDERATION, Settings
@@ -23,21 +22,6 @@ def federation_of(settings: Settings) -> Federation:
 @lru_cache(maxsize=1)
 def _federation(settings: str) -> Federation:
     return Settings.model_validate_json(settings).federation()
-
-
-def percent(share: float | None) -> str:
-    """An accuracy in per cent, always five characters; a dash where there is none."""
-    return "   - " if share is None else f"{100 * share:4.1f}%"
-
-
-def by_round(on_step: OnStep) -> Callable[[dict[str, Any]], None]:
-    """What a run calls after each round: the step is the round, shown with both accuracies."""
-
-    def on_round(record: dict[str, Any]) -> None:
-        global_, personal = record["global_accuracy"], record["personal_accuracy"]
-        on_step(record["round"], f"global {percent(global_)}  personal {percent(personal)}")
-
-    return on_round
 
 
 class RunWork:
@@ -94,4 +78,5 @@ class RunWork:
 
     def result(self, root: Path) -> Result:
         """What the finished run left."""
-        return Result.read(root / self.name)
+        settings = self.resolved
+        return Result.read(root / self.name, method=settings.code["method"], net=settings.any_net)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from fedmap import devices
 from fedmap.errors import FedmapError
-from fedmap.experiment.runs import RunWork, by_round
+from fedmap.experiment.runs import RunWork
 from fedmap.experiment.work import OnStep, Work
-from fedmap.methods import file_of, take_file
+from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import (
     ON_ONE_CORE,
     Deaths,
@@ -39,6 +39,7 @@ from fedmap.simulate.cluster import (
 from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.folder import RunFolder
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.settings import FEDERATION, Settings
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path
@@ -92,10 +93,11 @@ def sender(ray: ModuleType, gpus: dict[str, float]) -> Callable[["Traveler"], An
         key = run.settings.model_dump_json(include=FEDERATION)
         if key not in federations:
             federations[key] = ray.put(pack(run.federation))
-        own = ALONE | {"device": devices.kind(run.settings.device)}
-        settings = run.resolved.model_copy(update=own)
+        there = ALONE | {"device": devices.kind(run.settings.device)}
+        settings = run.resolved.model_copy(update=there)
         seconds = SECONDS + sum(content.nbytes for content in files.values()) / BYTES_A_SECOND
-        given = (versions(), settings, file_of(settings.method), federations[key])
+        code = code_files(settings.method, settings.net)
+        given = (versions(), settings, code, federations[key])
         return go_on_there.remote(*given, files, seconds)
 
     return send
@@ -202,7 +204,7 @@ class EnoughError(Exception):
 def go_on(
     driver: dict[str, str],
     settings: Settings,
-    method_file: bytes | None,
+    own: dict[Path, bytes],
     federation: Packed,
     files: Files,
     seconds: float,
@@ -219,7 +221,7 @@ def go_on(
         with named_node():
             require_versions(driver)
             keep_memory()
-            take_file(settings.method, method_file)
+            take_files(own)
             run = RunWork(settings, federation=unpack(federation))
             name = run.name
         with TemporaryDirectory(prefix="fedmap-") as root:

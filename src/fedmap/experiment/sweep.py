@@ -8,9 +8,10 @@ from typing import Any
 
 from fedmap.client import Training
 from fedmap.errors import FedmapError
-from fedmap.experiment.compare import Comparison, carried_out
+from fedmap.experiment.compare import Comparison, carried_out, moving
 from fedmap.experiment.progress import OnProgress
-from fedmap.methods import find_method
+from fedmap.methods import AnyMethod, find_method
+from fedmap.notebook import progress_bar
 from fedmap.simulate.choose import score
 from fedmap.simulate.settings import Settings
 
@@ -46,12 +47,13 @@ class Sweep(Comparison):
 
 
 def sweep(
-    method: str,
+    method: str | type[AnyMethod],
     grid: Mapping[str, Sequence[Any]],
     *,
     seeds: Sequence[int] = (0,),
     out: Path | str = "runs/sweep",
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
     **settings: Any,
 ) -> Sweep:
     """Train with every combination of the grid's values and with every seed.
@@ -60,7 +62,7 @@ def sweep(
     `lr`. The results are labeled `map[alpha=0.5,weight=0.1]`. Other keyword arguments are the
     settings of `fedmap sweep --help`. With `validation` the best setting is named, by samples that
     are neither trained nor tested on. Every run is kept in a folder below `out`: started again, a
-    sweep skips what is done."""
+    sweep skips what is done. `progress` shows a bar; where it is not given, a notebook has one."""
     if not grid:
         raise FedmapError("the grid is empty; give at least one parameter with its values")
     for name, values in grid.items():
@@ -72,7 +74,8 @@ def sweep(
         given = with_values(settings | {"method": method}, chosen)
         words = ",".join(f"{name}={value}" for name, value in chosen.items())
         contenders[f"{Settings.of(given).label}[{words}]"] = given
-    done = carried_out(contenders, seeds, Path(out), on_progress)
+    with progress_bar("all together", 1, progress) as move:
+        done = carried_out(contenders, seeds, Path(out), on_progress or moving(move))
     return Sweep(done.runs, done.folder)
 
 

@@ -25,7 +25,8 @@ def write_app(folder: Path, given: dict[str, Any]) -> None:
     if file.exists() and SERVER_APP not in file.read_text():
         raise FedmapError(f"{file} is another project's; choose a new folder")
     method = str(given.get("method", "map"))
-    refuse_file(method)
+    refuse_file("method", method)
+    refuse_file("net", str(given.get("net", "")))
     places = {
         "out": str(Path(given.get("out", folder / "run")).expanduser().absolute()),
         "test_data": located(given.get("test_data", "")),
@@ -39,13 +40,13 @@ def write_app(folder: Path, given: dict[str, Any]) -> None:
     (folder / "README.md").write_text(page(folder, options.out))
 
 
-def refuse_file(method: str) -> None:
+def refuse_file(kind: str, name: str) -> None:
     """A site does not load code because a server says so."""
-    if ":" in method or method.endswith(".py"):
+    if ":" in name or name.endswith(".py"):
         raise FedmapError(
-            f"method {method} is a file; sites run only methods that are installed with them, "
+            f"{kind} {name} is a file; sites run only {kind}s that are installed with them, "
             "because a server must not choose their code: register it by the entry point "
-            "fedmap.methods of a package that every site installs"
+            f"fedmap.{kind}s of a package that every site installs"
         )
 
 

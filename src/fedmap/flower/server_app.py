@@ -19,6 +19,7 @@ from fedmap.flower.link import Link
 from fedmap.flower.sites import Members, Sites
 from fedmap.flower.terms import Terms, agree, fit, listed
 from fedmap.methods import METHODS
+from fedmap.nets import NETS
 from fedmap.params import checked
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
@@ -106,6 +107,8 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
             f"method {method} trains on everybody's samples in one place, and no site sends its "
             "samples: it is for simulations"
         )
+    if flat.get("net"):
+        NETS[str(flat["net"])]
     own_settings = {"data": "sites", "params": params, "min_clients": options.min_sites}
     given = {"on_bad_upload": "skip"} | flat | own_settings
     return options, Settings.of(given)

@@ -21,7 +21,9 @@ from fedmap.flower.sites import Sites
 from fedmap.flower.states import Moment, States
 from fedmap.flower.terms import Answer, Hello, Offer, Order, fit, listed, offer
 from fedmap.methods import METHODS
+from fedmap.nets import NETS
 from fedmap.params import checked
+from fedmap.registry import Registry
 from fedmap.scores import right_and_total
 from fedmap.simulate.result import model_notes, named_values
 from fedmap.simulate.settings import Settings
@@ -87,13 +89,16 @@ class Site:
         return message(Answer(numbers=reply.numbers, note=note), arrays(sent))
 
     def _setup(self, order: Order) -> Setup:
-        """The run as this site knows it. Only methods of installed packages: a server cannot make a
-        site load a file."""
+        """The run as this site knows it. Only methods and nets of installed packages: a server
+        cannot make a site load a file."""
         settings = checked(Settings, order.settings | {"device": self.device}, "the order")
-        if settings.method not in METHODS:
-            raise FedmapError(
-                f"the server asks for method {settings.method!r}, which is not installed here"
-            )
+        asked: list[tuple[str | None, Registry[Any]]]
+        asked = [(settings.method, METHODS), (settings.net, NETS)]
+        for name, installed in asked:
+            if name is not None and name not in installed:
+                raise FedmapError(
+                    f"the server asks for {installed.kind} {name!r}, which is not installed here"
+                )
         dataset = fit(self.dataset(), order.terms, f"site {self.name}")
         own = ClientData.of(dataset, order.number, settings.partition_seed or 0)
         names = [f"site {number}" for number in range(order.sites)]

@@ -16,7 +16,7 @@ from fedmap.methods.base import (
     mean,
     register,
 )
-from fedmap.methods.resolve import file_of, find_method, full_name, take_file
+from fedmap.methods.resolve import find_method, method_name
 
 __all__ = [
     "METHODS",
@@ -27,12 +27,10 @@ __all__ = [
     "Predictor",
     "Server",
     "Upload",
-    "file_of",
     "find_method",
-    "full_name",
     "mean",
+    "method_name",
     "register",
-    "take_file",
 ]
 
 for _module in iter_modules(__path__):

@@ -1,27 +1,22 @@
 """The networks by name. A net is features plus a classifier without bias, so that one row of the
 classifier is one class's proxy."""
 
-from collections.abc import Callable
-
 import torch
-from torch import nn
 
 from fedmap.errors import FedmapError
 from fedmap.nets.adapt import adapt
-from fedmap.nets.base import Net, seeded
+from fedmap.nets.base import Net
 from fedmap.nets.femnist import FEMNISTNet
 from fedmap.nets.lenet import LeNet, LeNet2D, LeNet2DReLU
 from fedmap.nets.mlp import MLPNet
 from fedmap.nets.resnet import ResNet20, ResNet56
+from fedmap.nets.resolve import NETS, AnyNet, NetMaker, find_net, label, made, net_name
 from fedmap.nets.tfcnn import TFCNN
 from fedmap.nets.vgg import VGG8, VGG8BN, VGG11, VGG11BN, VGG16BN
-from fedmap.registry import Registry, headline
+from fedmap.registry import headline
 
-__all__ = ["NETS", "Net", "adapt", "build", "line", "size"]
+__all__ = ["NETS", "AnyNet", "Net", "adapt", "build", "find_net", "line", "net_name", "size"]
 
-# (shape of one sample, number of classes); what is not a Net goes through `adapt`
-NetMaker = Callable[[tuple[int, ...], int], nn.Module]
-NETS: Registry[NetMaker] = Registry("net")
 PAPER: dict[str, NetMaker] = {
     "mlp": MLPNet,
     "lenet": LeNet,
@@ -41,15 +36,16 @@ for name, maker in PAPER.items():
     NETS.add(name)(maker)
 
 
-def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
-    """A freshly initialized net for samples of this shape; the same seed gives the same weights."""
-    maker = NETS[name]
+def build(net: AnyNet, shape: tuple[int, ...], classes: int, seed: int) -> Net:
+    """A net for samples of this shape: freshly initialized, the same seed gives the same weights;
+    or, where it is a module, with the weights that it has."""
     try:
-        with seeded(seed):
-            net = maker(shape, classes)
-            return net if isinstance(net, Net) else adapt(net, shape, classes)
+        module = made(net, shape, classes, seed)
+        return module if isinstance(module, Net) else adapt(module, shape, classes)
     except (ValueError, RuntimeError) as wrong:
-        raise FedmapError(f"net {name} cannot take samples of shape {shape}: {wrong}") from wrong
+        raise FedmapError(
+            f"net {label(net)} cannot take samples of shape {shape}: {wrong}"
+        ) from wrong
 
 
 def line(name: str) -> str:
@@ -57,11 +53,11 @@ def line(name: str) -> str:
     return headline(NETS[name])
 
 
-def size(name: str, shape: tuple[int, ...], classes: int) -> int | None:
+def size(net: AnyNet, shape: tuple[int, ...], classes: int) -> int | None:
     """How many parameters a net has for samples of this shape, without making them; None where it
     does not take such samples."""
     try:
         with torch.device("meta"):
-            return sum(parameter.numel() for parameter in NETS[name](shape, classes).parameters())
+            return sum(parameter.numel() for parameter in made(net, shape, classes).parameters())
     except (ValueError, RuntimeError, FedmapError):
         return None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+from fedmap.notebook import html_table
 from fedmap.simulate.choose import score
 from fedmap.simulate.result import STEADY, Result
 
@@ -54,6 +55,10 @@ class Table(NamedTuple):
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.head, *self.lines])
         return text.getvalue()
+
+    def html(self) -> str:
+        """The cells for a notebook."""
+        return html_table(self.caption, self.head, self.lines)
 
     def latex(self) -> str:
         """A table for a paper, with the rules of the package booktabs."""

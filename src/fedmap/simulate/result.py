@@ -12,15 +12,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedmap import values
+from fedmap import own_code, values
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
-from fedmap.methods import AnyMethod, Predictor, find_method
-from fedmap.nets import Net, build
+from fedmap.methods import AnyMethod, Predictor
+from fedmap.nets import AnyNet, Net, build
+from fedmap.notebook import frame, html_table
+from fedmap.own_code import short_name
 from fedmap.registry import nearest
 from fedmap.simulate.choose import SCORES, best_round
 from fedmap.simulate.folder import Record, RunFolder
-from fedmap.simulate.settings import Settings, read_federation, read_toml
+from fedmap.simulate.progress import percent
+from fedmap.simulate.settings import Settings, described, read_federation
 from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -41,22 +44,50 @@ class Result:
     rounds: list[Record]
     final: Record
     folder: Path
-    _method: AnyMethod = field(repr=False)
     _about: dict[str, Any] = field(repr=False)  # the federation's shape and classes
+    _trust: bool = field(default=False, repr=False)
 
     @classmethod
-    def read(cls, path: Path | str, method: AnyMethod | None = None) -> "Result":
-        """The result of a finished run's folder. `method` spares looking the method up again."""
+    def read(
+        cls,
+        path: Path | str,
+        *,
+        method: str | type[AnyMethod] | None = None,
+        net: AnyNet | None = None,
+        trust: bool = False,
+    ) -> "Result":
+        """The result of a finished run's folder. Nothing that the folder names is run to read it.
+
+        For its models, a method or net of the user's own is given here as it was given to the run:
+        FILE.py:NAME, or what was given in Python. With `trust`, the files that the folder names
+        are run."""
         folder = RunFolder.finished(Path(path))
         file = folder.path / "run.toml"
-        settings = Settings.of(read_toml(file))
+        settings = Settings.kept(described(file), {"method": method, "net": net})
         folder.tidy(settings.keep_states)
         about = read_federation(file)
         if not {"shape", "classes"} <= about.keys():
             raise FedmapError(f"{file} is damaged: it does not say the shape and the classes")
-        final = folder.final()
-        method = method or find_method(settings.method)(**settings.params)
-        return cls(settings, folder.records(), final, folder.path, method, about)
+        return cls(settings, folder.records(), folder.final(), folder.path, about, trust)
+
+    def to_pandas(self) -> Any:
+        """The rounds as a pandas data frame, one row each."""
+        single = [{n: v for n, v in r.items() if not isinstance(v, list)} for r in self.rounds]
+        return frame(single)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        settings = self.settings
+        lines = [
+            ("data", short_name(settings.data)),
+            ("net", short_name(settings.net or "")),
+            ("clients", settings.clients),
+            ("rounds", len(self.rounds)),
+            ("global accuracy", percent(self.global_accuracy)),
+            ("personal accuracy", percent(self.personal_accuracy)),
+            ("personal, all clients", percent(self.final.get("personal_accuracy_all_clients"))),
+        ]
+        return html_table(f"{settings.label}, seed {settings.seed}", (), lines)
 
     @property
     def global_accuracy(self) -> float | None:
@@ -86,7 +117,8 @@ class Result:
         number = self.number_of(client)
         count = len(self.final["personal_accuracy_per_client"])
         files = personal_files(self._about.get("clients", []), count)
-        return self._method.predictor(self._models(), self._values(files[number]))
+        models, entries = self._models(), self._values(files[number])
+        return self._method.predictor(models, entries)
 
     def number_of(self, client: int | str) -> int:
         """A client's number, by number or name."""
@@ -100,9 +132,20 @@ class Result:
             raise FedmapError(f"there is no client {client}; clients are 0 to {count - 1}")
         return client
 
+    @cached_property
+    def _method(self) -> AnyMethod:
+        self._require_named()
+        return self.settings.method_class(**self.settings.params)
+
     def _build(self) -> Net:
+        self._require_named()
         shape, classes = tuple(self._about["shape"]), len(self._about["classes"])
-        return build(self.settings.net or "", shape, classes, self.settings.seed)
+        return build(self.settings.any_net, shape, classes, self.settings.seed)
+
+    def _require_named(self) -> None:
+        """Code that only the folder names is not run."""
+        needed = {name: self.settings.code.get(name) for name in ("method", "net")}
+        own_code.require_named(self.folder, needed, self.settings.own.values(), self._trust)
 
     def _models(self) -> WorkingModels:
         return WorkingModels(self._build)

@@ -45,6 +45,7 @@ def play_round(
     if len(replies) < min(setup.settings.min_clients, len(asked)):
         raise too_few(setup, round, len(replies), left_out)
     state = aggregated(setup, round, state, uploads(setup, replies))
+    keep_frozen(setup, state)
     tested = replies
     if setup.method.pooled:
         tested = engine.map("personal", round, selected, setup.method.download(state))
@@ -91,6 +92,14 @@ def uploads(setup: Setup, replies: list[Reply]) -> list[Upload]:
         Upload(reply.key, weight / sum(weights), reply.up)
         for reply, weight in zip(replies, weights, strict=True)
     ]
+
+
+def keep_frozen(setup: Setup, state: Values) -> None:
+    """A mean of equal numbers may differ from them in its last bit: parameters that nobody trains
+    stay what they were."""
+    frozen, model = setup.initial.frozen_part, setup.method.global_model(state)
+    if model is not None and frozen.start < frozen.stop:
+        model[frozen] = setup.initial.vector[frozen]
 
 
 def evaluated(setup: Setup, engine: Engine, round: int, state: Values) -> Values | None:

@@ -15,13 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmap import devices, scores, values
+from fedmap import devices, own_code, scores, values
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
+from fedmap.methods import AnyMethod
+from fedmap.notebook import progress_bar
 from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.engines.spawn import refuse_within_a_start
 from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.progress import by_round
 from fedmap.simulate.result import (
     Result,
     compact,
@@ -34,9 +37,10 @@ from fedmap.simulate.round import evaluated, play_round, record_of
 from fedmap.simulate.settings import (
     NO_NUMBERS,
     Settings,
+    described,
+    read_code,
     read_federation,
     read_table,
-    read_toml,
     to_toml,
 )
 from fedmap.simulate.store import FileStore, StateStore
@@ -48,25 +52,37 @@ StartEngine = Callable[[Setup, StateStore], Engine]
 
 
 def run(
-    method: str,
+    method: str | type[AnyMethod],
     federation: Federation,
     *,
     out: Path | str | None = None,
     resume: bool = False,
     anyway: bool = False,
     on_round: OnRound = lambda record: None,
+    progress: bool | None = None,
     **given: Any,
 ) -> Result:
-    """Train with a method (a name of `fedmap methods`, or `file.py:Class`) on a federation.
+    """Train with a method (a name of `fedmap methods`, FILE.py:CLASS, or a class) on a federation.
 
     Keyword arguments are the settings of `fedmap run --help`: net, rounds, fraction, epochs, lr,
-    seed, workers, params and so on. With `out` the run is kept in that folder and can be resumed,
-    also for more rounds than before; without it the folder goes with the result. A run that was
-    begun with other versions or on another processor goes on only with `anyway`."""
+    seed, workers, params and so on. The net may also be a module, which starts from its own
+    weights, or a function (shape, classes) -> module.
+
+    With `out` the run is kept in that folder and can be resumed, also for more rounds than before;
+    without it the folder goes with the result. A run that was begun with other versions or on
+    another processor goes on only with `anyway`. `progress` shows a bar; where it is not given, a
+    notebook has one."""
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
-    run = Run(settings, federation, Path(out) if out is not None else None)
-    return run.go(resume, on_round, anyway)
+    with progress_bar(settings.label, settings.rounds, progress) as move:
+        shown = by_round(move)
+
+        def after(record: Record) -> None:
+            shown(record)
+            on_round(record)
+
+        run = Run(settings, federation, None if out is None else Path(out))
+        return run.go(resume, after, anyway)
 
 
 class Run:
@@ -138,7 +154,8 @@ class Run:
         return result
 
     def _result(self, folder: RunFolder) -> Result:
-        return Result.read(folder.path, self.setup.method)
+        settings = self.settings
+        return Result.read(folder.path, method=settings.code["method"], net=settings.any_net)
 
     def _carry_out(self, folder: RunFolder, on_round: OnRound) -> None:
         """The rounds that are left, one after the other, and what is made of the last one."""
@@ -255,8 +272,11 @@ class Run:
 
     def _description(self) -> dict[str, Any]:
         """run.toml: every setting, and what the numbers also depend on."""
-        device = devices.kind(self.settings.device) or "cpu"
-        known = {"device": device, "federation": about(self.federation)}
+        known = {
+            "device": devices.kind(self.settings.device) or "cpu",
+            "code": own_code.checksums(self.settings.code),
+            "federation": about(self.federation),
+        }
         return self.settings.model_dump() | known | machine()
 
     def _refuse_lost_states(self, folder: RunFolder) -> None:
@@ -274,7 +294,11 @@ class Run:
     def _refuse_another_run(self, folder: RunFolder, more: bool) -> bool:
         """Is it the same run with more rounds, where that is allowed? All else is refused."""
         path = folder.description
-        kept = Settings.of(read_toml(path)).model_dump(exclude=NO_NUMBERS)
+        found = described(path)
+        same = all(found.get(name) == getattr(self.settings, name) for name in ("method", "net"))
+        # Code is run only where it is what this run has run already.
+        whole = Settings.of(found | self.settings.own) if same else Settings.kept(found, {})
+        kept = whole.model_dump(exclude=NO_NUMBERS)
         more = more and self.settings.rounds > kept["rounds"]
         if more:
             kept["rounds"] = self.settings.rounds
@@ -287,6 +311,9 @@ class Run:
                     f"{folder.path} holds another run: its {name} is {before!r}, "
                     f"not {now!r}; choose another folder"
                 )
+        changed_code = own_code.changed(read_code(path), self.settings.code)
+        if changed_code:
+            raise FedmapError(f"{folder.path} holds a run of other code: {changed_code}")
         differs = difference(read_federation(path), self.federation)
         if differs:
             raise FedmapError(

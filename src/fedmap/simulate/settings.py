@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import Field, PositiveInt, field_serializer, field_validator
+from pydantic import Field, PositiveInt, PrivateAttr, field_serializer, field_validator
 
-from fedmap import devices, kernels
+from fedmap import devices, kernels, own_code
 from fedmap.client import Training
-from fedmap.data import Defaults, defaults_of, full_data_name, load
+from fedmap.data import Dataset, Defaults, defaults_of, full_data_name
+from fedmap.data.registry import FORMATS, load_any, spoken
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation, partition
-from fedmap.methods import find_method, full_name
+from fedmap.methods import AnyMethod, find_method, method_name
+from fedmap.nets import AnyNet, net_name
 from fedmap.params import checked
 
 # what the reader of own data is told
@@ -36,7 +38,7 @@ FEDERATION = {
 # how a run is carried out; they change no number
 NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states", "client_timeout"}
 # the tables of run.toml that are no settings
-ADDED = {"federation", "versions", "processor"}
+ADDED = {"code", "federation", "versions", "processor"}
 
 
 class Settings(Training):
@@ -46,7 +48,9 @@ class Settings(Training):
         "map", description="one of `fedmap methods`, or a class of your own: FILE.py:CLASS"
     )
     params: dict[str, Any] = Field({}, description="the method's parameters")
-    data: str = Field("fashion-mini", description="one of `fedmap datasets`")
+    data: str = Field(
+        "fashion-mini", description="one of `fedmap datasets`, or code of your own: FILE.py:NAME"
+    )
     data_dir: str | None = Field(None, description="folder of the datasets' files")
     samples: int | None = Field(
         None,
@@ -68,11 +72,14 @@ class Settings(Training):
         description="standard, the default: features of own vectors get mean 0 and deviation 1",
     )
     net: str | None = Field(
-        None, description="one of `fedmap nets`; the paper's for the dataset if not given"
+        None,
+        description="one of `fedmap nets`, or code of your own: FILE.py:CLASS; the paper's for the "
+        "dataset if not given",
     )
     partition: str | None = Field(
         None,
-        description="one of `fedmap partitions`; natural where data has owners, else incomplete",
+        description="one of `fedmap partitions`, or code of your own: FILE.py:NAME; natural where "
+        "data has owners, else incomplete",
     )
     partition_params: dict[str, Any] = Field({}, description="the partition's parameters")
     clients: int | None = Field(None, ge=1, description="clients in the federation")
@@ -144,6 +151,9 @@ class Settings(Training):
     def _kind(self, device: str | None) -> str | None:
         return devices.kind(device)
 
+    # A method or net that was given, where the setting is only a mark, or a file's word.
+    _own: dict[str, Any] = PrivateAttr(default_factory=dict)
+
     @classmethod
     def of(cls, given: dict[str, Any], defaults: Defaults | None = None) -> "Settings":
         """Checked settings; what is not given is the method's own default, or the dataset's: the
@@ -160,17 +170,57 @@ class Settings(Training):
                     "give validation too, e.g. 0.1"
                 )
         chosen["data"] = full_data_name(data)
-        method_class = find_method(str(chosen.get("method", cls.model_fields["method"].default)))
+        own = {n: chosen[n] for n in ("method", "net") if not isinstance(chosen.get(n, ""), str)}
+        method_class = find_method(chosen.setdefault("method", cls.model_fields["method"].default))
+        for setting, name in (
+            ("method", method_name),
+            ("net", net_name),
+            ("partition", own_code.full_name),
+        ):
+            if setting in chosen:
+                chosen[setting] = name(chosen[setting])
         settings = checked(cls, rates | method_class.wants | chosen, "the run")
         method = method_class(**settings.params)
         seed = settings.seed if settings.partition_seed is None else settings.partition_seed
         found = {"params": method.params.model_dump(), "partition_seed": seed}
-        return settings.model_copy(update={"method": full_name(settings.method)} | found)
+        settings = settings.model_copy(update=found)
+        settings._own = own
+        return settings
+
+    @classmethod
+    def kept(cls, found: dict[str, Any], given: dict[str, Any]) -> "Settings":
+        """Settings as a finished run has them in its run.toml, every one of them said: nothing
+        that they name is run. A method or net that is given takes the place of theirs."""
+        settings = checked(cls, found, "run.toml")
+        settings._own = {name: value for name, value in given.items() if value is not None}
+        return settings
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The method and net that were given beside what the settings say."""
+        return dict(self._own)
+
+    @property
+    def code(self) -> dict[str, Any]:
+        """What names code, as the user gave it: names, or what was given in Python."""
+        names = {name: getattr(self, name) for name in own_code.KINDS}
+        return {name: value for name, value in (names | self._own).items() if value is not None}
+
+    @property
+    def method_class(self) -> type[AnyMethod]:
+        """The method."""
+        return find_method(self.code["method"])
+
+    @property
+    def any_net(self) -> AnyNet:
+        """The net: its name, or what was given in Python."""
+        net: AnyNet = self.code.get("net", "")
+        return net
 
     @property
     def label(self) -> str:
         """The method as tables and plots call it: of a class in a file, the class alone."""
-        return self.method.rpartition(":")[2]
+        return own_code.short_name(self.method)
 
     @property
     def name(self) -> str:
@@ -178,8 +228,9 @@ class Settings(Training):
         what = json.dumps(self.model_dump(exclude=NO_NUMBERS, exclude_none=True), sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
         kind, colon, path = self.data.partition(":")
-        data = f"{kind}{colon}{Path(path).name}"
-        return re.sub(r"[^\w.-]", "_", f"{self.label}-{data}-{self.net}-seed{self.seed}-{digest}")
+        data = f"{kind}{colon}{Path(path).name}" if kind in FORMATS else Path(self.data).name
+        net = own_code.short_name(str(self.net))
+        return re.sub(r"[^\w.-]", "_", f"{self.label}-{data}-{net}-seed{self.seed}-{digest}")
 
     @property
     def engine_name(self) -> str:
@@ -197,7 +248,14 @@ class Settings(Training):
         """The federation that these settings describe."""
         told = {name: getattr(self, name) for name in READER}
         options = {name: value for name, value in told.items() if value is not None}
-        dataset = load(self.data, Path(self.data_dir) if self.data_dir else None, **options)
+        dataset = load_any(self.data, Path(self.data_dir) if self.data_dir else None, **options)
+        if isinstance(dataset, Federation):
+            return self._as_given(dataset)
+        if not isinstance(dataset, Dataset):
+            raise FedmapError(
+                f"data {self.data} gives a {type(dataset).__name__}; a fedmap Dataset or "
+                "Federation is allowed"
+            )
         if self.samples:
             dataset = dataset.smaller(self.samples)
         return partition(
@@ -207,6 +265,19 @@ class Settings(Training):
             kind=self.partition,
             **self.partition_params,
         )
+
+    def _as_given(self, federation: Federation) -> Federation:
+        """A federation that the user's own code gave; nothing is left to be chosen of it."""
+        federation.origin = {"data": self.data}
+        chosen = [name for name in ("samples", "partition") if getattr(self, name) is not None]
+        if self.clients not in (None, len(federation)):
+            chosen.append("clients")
+        if chosen:
+            raise FedmapError(
+                f"data {self.data} gives a whole federation of {len(federation)} clients, so "
+                f"{spoken(chosen[0])} cannot be chosen"
+            )
+        return federation
 
     def resolved(self, federation: AnyFederation) -> "Settings":
         """With what only the data and the machine can say: who the clients are, which net fits
@@ -221,10 +292,22 @@ class Settings(Training):
         return self.model_copy(update=known)
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Tables other than params and partition_params (what a finished
-    run adds) are left out."""
-    return {name: value for name, value in _parsed(path).items() if name not in ADDED}
+def read_toml(
+    path: Path, given: dict[str, Any] | None = None, trust: bool = False
+) -> dict[str, Any]:
+    """The settings in a TOML file; what the user gives wins. Code that only the file names is
+    refused, unless the user trusts it."""
+    given = given or {}
+    settings = described(path) | given
+    own_code.require_named(path, settings, given.values(), trust)
+    return settings
+
+
+def described(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file, for who runs nothing that they name. Tables other than params
+    and partition_params (what a finished run adds) are left out."""
+    found = _parsed(path)
+    return {name: value for name, value in found.items() if name not in ADDED}
 
 
 def read_federation(path: Path) -> dict[str, Any]:
@@ -238,6 +321,11 @@ def read_table(path: Path, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise FedmapError(f"{path}: {name} is no table, but {found!r}")
     return found
+
+
+def read_code(path: Path) -> dict[str, str]:
+    """The checksums of the run's own code in its run.toml; nothing where there are none."""
+    return read_table(path, "code")
 
 
 def _parsed(path: Path) -> dict[str, Any]:

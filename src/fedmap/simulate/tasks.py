@@ -15,7 +15,7 @@ from fedmap import devices, kernels
 from fedmap.client import Answers, Client, outputs
 from fedmap.errors import FedmapError
 from fedmap.federation import PART, AnyFederation, ClientData, Samples
-from fedmap.methods import AnyMethod, Predictor, Server, find_method
+from fedmap.methods import AnyMethod, Predictor, Server
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
 from fedmap.scores import confusion
@@ -50,7 +50,7 @@ class Setup:
     ) -> None:
         self.settings = settings.resolved(federation)
         self.federation = federation
-        self.method = method or find_method(settings.method)(**settings.params)
+        self.method = method or settings.method_class(**settings.params)
         self.device = torch.device(devices.place(self.settings.device) or "cpu")
         self.models = WorkingModels(self.build, self.device)
         self._check()
@@ -74,8 +74,8 @@ class Setup:
     def build(self) -> Callable[[], Net]:
         """Makes the net with its initial weights."""
         dataset = self.federation.dataset
-        net, seed = self.settings.net or "", self.settings.seed
-        return partial(build, net, dataset.shape, len(dataset.classes), seed)
+        shape, classes = dataset.shape, len(dataset.classes)
+        return partial(build, self.settings.any_net, shape, classes, self.settings.seed)
 
     @cached_property
     def initial(self) -> Model:

@@ -3,18 +3,20 @@ the method's own rule on the newcomer's samples, which stay where they are."""
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedmap import kernels, values
+from fedmap import kernels, own_code, values
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
 from fedmap.flower.sites import Sites
 from fedmap.flower.terms import Terms, fit
+from fedmap.methods import AnyMethod
+from fedmap.nets import AnyNet
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.result import model_notes, named_values
-from fedmap.simulate.settings import Settings, read_toml
+from fedmap.simulate.settings import Settings, described
 from fedmap.simulate.tasks import Setup, do
 from fedmap.use.files import write
 from fedmap.use.model import Notes
@@ -33,9 +35,19 @@ class Adapted(NamedTuple):
     test_samples: int
 
 
-def adapt(run: Path, data: str, out: Path, data_dir: Path | None = None) -> Adapted:
+def adapt(
+    run: Path,
+    data: str,
+    out: Path,
+    data_dir: Path | None = None,
+    *,
+    method: str | type[AnyMethod] | None = None,
+    net: AnyNet | None = None,
+    trust: bool = False,
+) -> Adapted:
     """Make a newcomer's personal model from a finished run. What is drawn comes from the run's seed
-    and the number after the last client's."""
+    and the number after the last client's. `method` and `net` are the run's own, where they are
+    the user's; with `trust`, the files that the run names are run."""
     folder = RunFolder.finished(run)
     kept = folder.path / "server.safetensors"
     if not kept.exists():
@@ -44,7 +56,8 @@ def adapt(run: Path, data: str, out: Path, data_dir: Path | None = None) -> Adap
             "it was made by an older fedmap"
         )
     folder.intact(kept.name)
-    setup, number = _setup(folder, Notes.read(kept), load(data, data_dir))
+    settings = _settings(folder, {"method": method, "net": net}, trust)
+    setup, number = _setup(folder, settings, Notes.read(kept), load(data, data_dir))
     state, round = values.load(kept), setup.settings.rounds + 1
     own, model = setup.federation.client(number), setup.method.global_model(state)
     with setup.in_force():
@@ -71,7 +84,18 @@ def adapt(run: Path, data: str, out: Path, data_dir: Path | None = None) -> Adap
     return adapted
 
 
-def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, int]:
+def _settings(folder: RunFolder, given: dict[str, Any], trust: bool) -> Settings:
+    """The run's settings. Its data and partition are not looked at, so they may name any code."""
+    file, named = folder.path / "run.toml", {n: one for n, one in given.items() if one is not None}
+    found = described(file) | named
+    needed = {name: found.get(name) for name in given}
+    own_code.require_named(file, needed, named.values(), trust)
+    return Settings.of(found)
+
+
+def _setup(
+    folder: RunFolder, settings: Settings, notes: Notes, dataset: Dataset
+) -> tuple[Setup, int]:
     """The run as its newcomer sees it, and the newcomer's number."""
     if dataset.owner is not None and int(dataset.owner.max()) > 0:
         raise FedmapError(
@@ -79,7 +103,6 @@ def _setup(folder: RunFolder, notes: Notes, dataset: Dataset) -> tuple[Setup, in
             "the data of one client"
         )
     number = len(folder.final()["personal_accuracy_per_client"])
-    settings = Settings.of(read_toml(folder.path / "run.toml"))
     # The run's kernels and device are those of its machine; here there may be none.
     found = kernels.resolve("torch" if settings.kernels == "torch" else "auto")
     # A newcomer has nothing to choose: all of its training samples are trained on.

@@ -4,10 +4,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from fedmap.own_code import short_name
 from fedmap.report.table import Table, percent
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.result import STEADY
-from fedmap.simulate.settings import read_toml
+from fedmap.simulate.settings import described
 from fedmap.use.find import client_names, client_of
 from fedmap.use.model import Notes
 
@@ -20,10 +21,13 @@ MOST_CLIENTS = 30  # in the table; of more, only the extremes
 def card(path: Path, file: Path | None = None) -> str:
     """The card of a finished run, or of one of its models."""
     run = RunFolder.finished(path)
-    folder, settings, final = run.path, read_toml(path / "run.toml"), run.final()
+    folder, settings, final = run.path, described(path / "run.toml"), run.final()
     notes = Notes.read(file or run.intact("server.safetensors"))
     # A path is its machine's own affair; the class alone says which method it is.
-    method, data = (str(settings[name]).rpartition("/")[2] for name in ("method", "data"))
+    for name in ("method", "data", "net", "partition"):
+        if name in settings:
+            settings[name] = short_name(str(settings[name]).rpartition("/")[2])
+    method, data = settings["method"], settings["data"]
     parts = [
         f"# {method} on {data}\n",
         _which(folder, notes, file, final),

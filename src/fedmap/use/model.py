@@ -2,6 +2,7 @@
 classes, and how samples are scaled."""
 
 import json
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
-from fedmap import values
+from fedmap import own_code, values
 from fedmap.errors import FedmapError
-from fedmap.methods import METHODS, Predictor, find_method
-from fedmap.nets import NETS, build
+from fedmap.methods import METHODS, AnyMethod, Predictor, find_method
+from fedmap.nets import NETS, AnyNet, build
 from fedmap.simulate.result import load_named
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -93,16 +94,27 @@ class UsableModel:
     module: OnRawSamples  # in evaluation mode
 
     @classmethod
-    def read(cls, path: Path | str, method: str | None = None) -> "UsableModel":
-        """The model of a file that a run, `adapt` or a Flower site wrote. A method in a file of the
-        user's own is not loaded because a note names it: `method` gives it, FILE.py:CLASS."""
+    def read(
+        cls,
+        path: Path | str,
+        method: str | type[AnyMethod] | None = None,
+        net: AnyNet | None = None,
+        trust: bool = False,
+    ) -> "UsableModel":
+        """The model of a file that a run, `adapt` or a Flower site wrote. Code in a file of the
+        user's own is not run because a note names it: `method` and `net` give it, FILE.py:NAME or
+        what was given in Python; with `trust` it is run all the same."""
         path = Path(path)
         notes = Notes.read(path)
-        if notes.net not in NETS:
+        needed: dict[str, Any] = {"net": notes.net if net is None else net}
+        if notes.observed is not None:
+            needed["method"] = notes.method if method is None else method
+        own_code.require_named(path, needed, (method, net), trust)
+        if isinstance(needed["net"], str) and not is_there(needed["net"], NETS):
             raise FedmapError(f"{path} needs net {notes.net!r}, which is not installed here")
-        make = partial(build, notes.net, notes.shape, len(notes.classes), seed=0)
+        make = partial(build, needed["net"], notes.shape, len(notes.classes), seed=0)
         entries = load_named(Model(make()), path)
-        predictor = _predictor(path, notes, WorkingModels(make), entries, method)
+        predictor = _predictor(path, notes, WorkingModels(make), entries, needed.get("method"))
         module = OnRawSamples(predictor, notes).eval().requires_grad_(False)
         for tensor in (*module.parameters(), *module.buffers()):
             tensor.data, tensor.grad = tensor.data.clone(), None  # no longer a part of one vector
@@ -123,20 +135,28 @@ class UsableModel:
 
 
 def _predictor(
-    path: Path, notes: Notes, models: WorkingModels, entries: Values, method: str | None
+    path: Path,
+    notes: Notes,
+    models: WorkingModels,
+    entries: Values,
+    method: str | type[AnyMethod] | None,
 ) -> Predictor:
     """The net itself for a global model; a personal one is asked as its method says."""
-    if notes.observed is None:
+    if method is None:
         return models.model(entries["model"]).net
-    name = method or notes.method
-    if method is None and name not in METHODS:
+    if isinstance(method, str) and not is_there(method, METHODS):
         raise FedmapError(
-            f"{path} is a personal model of method {name!r}, which is not installed here; if it is "
-            "a class in a file of yours, give it with --method FILE.py:CLASS"
+            f"{path} is a personal model of method {method!r}, which is not installed here; if it "
+            "is a class in a file of yours, give it with --method FILE.py:CLASS"
         )
     try:
-        return find_method(name)(**notes.params).predictor(models, entries)
+        return find_method(method)(**notes.params).predictor(models, entries)
     except KeyError as missing:
         raise FedmapError(
-            f"{path} lacks the entry '+{missing.args[0]}', which method {name} needs"
+            f"{path} lacks the entry '+{missing.args[0]}', which method {notes.method} needs"
         ) from None
+
+
+def is_there(name: str, registered: Container[str]) -> bool:
+    """Is it a name of an installed package, or of code of the user's own?"""
+    return name in registered or ":" in name

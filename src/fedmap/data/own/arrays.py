@@ -15,6 +15,7 @@ from torch.nn.functional import interpolate
 
 from fedmap.data.dataset import OWN, Dataset, Scale
 from fedmap.data.files import images
+from fedmap.data.own.columns import guessed_pair, is_table
 from fedmap.errors import FedmapError
 
 Pair = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -42,7 +43,8 @@ def from_clients(
     """One Dataset from each client's samples and labels; clients keep their names and order.
 
     A client is a pair of arrays, or a `torch.utils.data.Dataset` (or anything else with a length
-    and numbered items) whose items are pairs of a sample and a label.
+    and numbered items) whose items are pairs of a sample and a label, or a `datasets` object of
+    Hugging Face.
 
     Samples: images (n, h, w), (n, channels, h, w) or (n, h, w, channels), uint8 or float, or
     vectors (n, d). Gray and color mixed become color; images are scaled to `size` where it is
@@ -68,6 +70,8 @@ def as_pair(given: Pair | Items, client: str, size: tuple[int, int] | None) -> P
     """Samples and labels as arrays, also of what gives them one by one."""
     if isinstance(given, tuple | list):
         return given[0], given[1]
+    if is_table(given):
+        return guessed_pair(given, size, client)
     try:
         items = [(item[0], item[1]) for item in (given[number] for number in range(len(given)))]
     except (TypeError, IndexError, KeyError) as error:

@@ -4,12 +4,10 @@ itself is not needed."""
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-from PIL import Image
-
 from fedmap.data.dataset import Dataset
 from fedmap.data.files import images
-from fedmap.data.own.arrays import Pair, from_clients, grouped
+from fedmap.data.own.arrays import from_clients, grouped
+from fedmap.data.own.columns import class_names, column, pair
 from fedmap.errors import FedmapError
 
 
@@ -38,56 +36,15 @@ def from_huggingface(
     """
     if client is not None:
         first: Any = data
-        clients = grouped(_pair(first, x, y, size, name), _column(first, client, name))
+        clients = grouped(pair(first, x, y, size, name), column(first, client, name))
     elif isinstance(data, Mapping):
         first = next(iter(data.values()), None)
         tables = {str(key): table for key, table in data.items()}
-        clients = {key: _pair(table, x, y, size, key) for key, table in tables.items()}
+        clients = {key: pair(table, x, y, size, key) for key, table in tables.items()}
     else:
         raise FedmapError(
             f"dataset {name}: name the column of clients (client=...), "
             "or give a dictionary with one table for each client"
         )
-    held_out = _pair(test, x, y, size, "test") if test is not None else None
-    return from_clients(clients, held_out, name=name, classes=_class_names(first, y), size=size)
-
-
-def _pair(table: Any, x: str | Sequence[str], y: str, size: images.Size | None, name: str) -> Pair:
-    """Samples and labels of one table, which has the given name in error messages."""
-    return _samples(table, x, size, name), np.array(list(_column(table, y, name)))
-
-
-def _samples(table: Any, x: str | Sequence[str], size: images.Size | None, name: str) -> Any:
-    if not isinstance(x, str):
-        columns = [_stack(list(_column(table, key, name)), f"{name}, column {key}") for key in x]
-        return np.stack(columns, 1)
-    values = list(_column(table, x, name))
-    if values and isinstance(values[0], Image.Image):
-        return images.stack(values, size, name)
-    return _stack(values, name)
-
-
-def _column(table: Any, column: str, name: str) -> Any:
-    try:
-        return table[column]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        known = getattr(table, "column_names", None) or getattr(table, "columns", None)
-        if known is None:
-            known = table.keys() if isinstance(table, Mapping) else ()
-        there = f"; there are: {', '.join(map(str, known))}" if len(known) else ""
-        raise FedmapError(f"{name}: there is no column {column!r}{there}") from error
-
-
-def _stack(values: list[Any], name: str) -> Any:
-    try:
-        return np.array(values)
-    except ValueError as error:
-        raise FedmapError(f"{name}: the samples differ in shape ({error})") from error
-
-
-def _class_names(table: Any, y: str) -> Sequence[str] | None:
-    """`datasets.ClassLabel` keeps the names of the classes."""
-    features = getattr(table, "features", None)
-    if isinstance(features, Mapping) and y in features:
-        return getattr(features[y], "names", None)
-    return None
+    held_out = pair(test, x, y, size, "test") if test is not None else None
+    return from_clients(clients, held_out, name=name, classes=class_names(first, y), size=size)

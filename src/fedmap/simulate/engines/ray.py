@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedmap import devices
 from fedmap.errors import FedmapError
-from fedmap.methods import file_of, take_file
+from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import (
     ON_ONE_CORE,
     Deaths,
@@ -60,7 +61,8 @@ class RayEngine:
             federation = ray.put(pack(setup.federation))
             # Ray shows a worker its own GPUs only, so their numbers at the driver say nothing.
             there = settings.model_copy(update={"device": devices.kind(settings.device)})
-            self._given = (versions(), there, file_of(settings.method), federation)
+            files = code_files(settings.method, settings.net)
+            self._given = (versions(), there, files, federation)
             for _ in range(self._size()):
                 self._hire()
             self._connection = stack.pop_all()
@@ -179,7 +181,7 @@ class Worker:
         self,
         driver: dict[str, str],
         settings: Settings,
-        method_file: bytes | None,
+        files: dict[Path, bytes],
         federation: Packed,
     ) -> str:
         """Make the node ready for tasks; first of all, is it like the driver? A sentence where it
@@ -189,7 +191,7 @@ class Worker:
                 require_versions(driver)
                 torch.set_num_threads(1)
                 keep_memory()
-                take_file(settings.method, method_file)
+                take_files(files)
                 self._setup = Setup(settings, unpack(federation))
         except Exception as wrong:
             return in_words(wrong)[1]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedmap import devices
 from fedmap.errors import FedmapError
-from fedmap.methods import file_of, take_file
+from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import Packed, pack, unpack
 from fedmap.simulate.engines.base import (
     ENGINES,
@@ -60,10 +61,10 @@ class SpawnEngine:
     def _begin(self) -> None:
         """Tell each worker what the run is. All start at the same time."""
         settings = self._setup.settings
-        method, federation = file_of(settings.method), pack(self._setup.federation)
+        files, federation = code_files(settings.method, settings.net), pack(self._setup.federation)
         for worker in range(len(self._pipes)):
             own = {"device": devices.place(settings.device, worker)}
-            self._send(worker, (settings.model_copy(update=own), method, federation))
+            self._send(worker, (settings.model_copy(update=own), files, federation))
         for worker in range(len(self._pipes)):
             kind, text = self._answer(worker)
             if kind != "ready":
@@ -154,10 +155,10 @@ def _work(pipe: Connection) -> None:
         pass
 
 
-def _setup(settings: Settings, method_file: bytes | None, federation: Packed) -> Setup:
+def _setup(settings: Settings, files: dict[Path, bytes], federation: Packed) -> Setup:
     torch.set_num_threads(1)
     keep_memory()
-    take_file(settings.method, method_file)
+    take_files(files)
     return Setup(settings, unpack(federation))
 
 

@@ -46,7 +46,10 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     "--weight-decay": ("0.001", 0.001),
     "--clip": ("50", 50.0),
     "--warmup-rounds": ("1", 1),
-    "--server-weights": ("samples", "samples"),
+    "--aggregate": ("median", "median"),
+    "--assumed-attackers": ("0.1", 0.1),
+    "--attack": ("signs", "signs"),
+    "--attackers": ("0.25", 0.25),
     "--workers": ("2", 2),
 }
 LINE = " ".join(f"{flag} {text}" for flag, (text, _) in SETTINGS.items())

@@ -45,6 +45,7 @@ StudyName = Annotated[
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
+    options.GuardOptions,
     options.SeedOption,
     options.RunOptions,
     options.DryRunOption,
@@ -117,6 +118,7 @@ def resume(
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
+    options.GuardOptions,
     options.RunOptions,
 )
 def compare(
@@ -147,6 +149,7 @@ def compare(
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
+    options.GuardOptions,
     options.RunOptions,
 )
 def sweep(

@@ -12,6 +12,7 @@ import typer
 from fedmap.cli.parsing import listed, values
 
 WHAT, CLIENTS, TRAINING, HOW = "What to run", "Data and clients", "Training", "How to run it"
+GUARD = "Robust and private"
 Command = Callable[..., None]
 READ: dict[str, Callable[[Any], Any]] = {  # from the text of an option to its setting
     "params": partial(values, flag="-p"),
@@ -242,6 +243,34 @@ class TrainingOptions:
             "How the server weighs uploads: uniform or samples (uniform).",
             TRAINING,
         ),
+    ] = None
+
+
+class GuardOptions:
+    """What protects the server from clients, clients from each other, and how it is tried out."""
+
+    aggregate: Annotated[
+        str | None,
+        option(
+            "--aggregate",
+            "The server's average: mean, median, trimmed, krum, multi-krum or clipped (mean).",
+            GUARD,
+        ),
+    ] = None
+    assumed_attackers: Annotated[
+        float | None,
+        option(
+            "--assumed-attackers",
+            "Share of bad uploads that trimmed, krum and multi-krum reckon with (0.3).",
+            GUARD,
+        ),
+    ] = None
+    attack: Annotated[
+        str | None,
+        option("--attack", "What attackers do: none, labels, signs or noise (none).", GUARD),
+    ] = None
+    attackers: Annotated[
+        float | None, option("--attackers", "Share of all clients that attack (0).", GUARD)
     ] = None
 
 

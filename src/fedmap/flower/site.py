@@ -87,6 +87,8 @@ class Site:
         """The run as this site knows it. Only methods of installed packages: a server cannot make a
         site load a file."""
         settings = checked(Settings, order.settings, "the order")
+        if settings.attack != "none":
+            raise FedmapError(f"the server asks for attack {settings.attack!r}; a site has none")
         if settings.method not in METHODS:
             raise FedmapError(
                 f"the server asks for method {settings.method!r}, which is not installed here"

@@ -43,8 +43,14 @@ def play_round(
     left_out = {reply.key: reply.reason for reply in answers if reply.reason}
     if len(replies) < min(setup.settings.min_clients, len(selected)):
         raise too_few(setup, round, len(replies), left_out)
+    server = setup.server(round)
     with seeded_torch(setup.settings.seed, "server layers", round):  # for layers such as dropout
-        state = setup.method.aggregate(setup.server(round), state, uploads(setup, replies))
+        state = setup.method.aggregate(server, state, uploads(setup, replies))
+    if server.rule.kind != "mean" and not server.averaged:
+        raise FedmapError(
+            f"method {setup.method.name()}: aggregate is {server.rule.kind!r}, but its server half "
+            "never asks for `server.mean`, so that it would change nothing; only 'mean' is allowed"
+        )
     tally = evaluated(setup, engine, round, state)
     return Played(round, down, replies, left_out, state, tally)
 

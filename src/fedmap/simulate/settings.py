@@ -16,7 +16,9 @@ from fedmap.data import Defaults, defaults_of, full_data_name, load
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import find_method, full_name
+from fedmap.methods.parts.average import Kind
 from fedmap.params import checked
+from fedmap.simulate.attacks import Attack
 
 # what the reader of own data is told
 READER = ("size", "label_column", "client_column", "categories", "scale")
@@ -75,6 +77,20 @@ class Settings(Training):
     server_weights: Literal["uniform", "samples"] = Field(
         "uniform", description="how the server weighs uploads"
     )
+    aggregate: Kind = Field(
+        "mean",
+        description="how the server averages uploads; all but the mean withstand some bad ones",
+    )
+    assumed_attackers: float = Field(
+        0.3,
+        ge=0,
+        lt=0.5,
+        description="share of a round's uploads that trimmed, krum and multi-krum take to be bad",
+    )
+    attack: Attack = Field(
+        "none", description="what attackers do: flip labels, flip signs of the change, send noise"
+    )
+    attackers: float = Field(0.0, ge=0, lt=1, description="share of all clients that attack")
     on_bad_upload: Literal["stop", "skip"] = Field(
         "stop", description="what an upload that is not finite or far too long does to the run"
     )

@@ -13,9 +13,11 @@ from fedmap import kernels
 from fedmap.client import Client, correct_answers
 from fedmap.errors import FedmapError
 from fedmap.federation import PART, AnyFederation
-from fedmap.methods import AnyMethod, Server, find_method
+from fedmap.methods import AnyMethod, Local, Server, find_method
+from fedmap.methods.parts.average import Rule
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
+from fedmap.simulate.attacks import attackers, spoiled, with_flipped_labels
 from fedmap.simulate.settings import Settings
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -50,6 +52,7 @@ class Setup:
     def _check(self) -> None:
         """Refuse what the method cannot do with this federation."""
         method, name = self.method, self.method.name()
+        self._check_average()
         if method.uniform_weights_only and self.settings.server_weights != "uniform":
             raise FedmapError(
                 f"method {name}: server_weights is {self.settings.server_weights!r}; what its "
@@ -61,6 +64,36 @@ class Setup:
                 f"dataset {self.federation.dataset.name} has no test set of its own: the global "
                 "test set is the clients' own test samples, which never leave them"
             )
+
+    def _check_average(self) -> None:
+        """Refuse an average other than the mean where it would protect from nothing."""
+        kind = self.settings.aggregate
+        if kind == "mean":
+            return
+        if self.method.uses_each_upload:
+            raise FedmapError(
+                f"method {self.method.name()}: aggregate is {kind!r}, but "
+                f"{self.method.uses_each_upload}; only 'mean' is allowed"
+            )
+        if self.settings.server_weights != "uniform":
+            raise FedmapError(
+                f"aggregate is {kind!r} and server_weights {self.settings.server_weights!r}: a "
+                "client says itself how many samples it has, so an attacker would weigh as much "
+                "as it likes; only 'uniform' is allowed"
+            )
+        self.rule.check(self.clients_per_round)
+
+    @property
+    def rule(self) -> Rule:
+        """How the server averages."""
+        return Rule(self.settings.aggregate, self.settings.assumed_attackers)
+
+    @cached_property
+    def attackers(self) -> frozenset[int]:
+        """The clients that do harm."""
+        if self.settings.attack == "none":
+            return frozenset()
+        return attackers(self.settings.seed, self.settings.attackers, len(self.federation))
 
     @cached_property
     def build(self) -> Callable[[], Net]:
@@ -89,8 +122,11 @@ class Setup:
     def client(self, number: int, round: int) -> Client:
         """A client with its own data, in one round."""
         chance = self.clients_per_round / len(self.federation)
+        data = self.federation.client(number)
+        if self.settings.attack == "labels" and number in self.attackers:
+            data = with_flipped_labels(data, len(self.federation.dataset.classes))
         return Client(
-            self.federation.client(number),
+            data,
             round,
             self.settings,
             self.settings.seed,
@@ -105,7 +141,8 @@ class Setup:
         public = dataset.normalize(dataset.test_x[self.public])
         rng = generator(self.settings.seed, "server", round)
         clients = len(self.federation)
-        return Server(round, clients, self.settings, self.models.model, public, rng)
+        model = self.models.model
+        return Server(round, clients, self.settings, model, public, rng, self.rule, set())
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -148,7 +185,17 @@ def train(setup: Setup, round: int, number: int, down: Values, state: Values) ->
     only_tensors(local.up | local.state, method.name())
     numbers["loss"] = client.mean_loss
     numbers["accuracy"] = client.accuracy(method.predictor(setup.models, local.personal))
-    return Reply(number, numbers, up=local.up, state=local.state)
+    return Reply(number, numbers, up=sent(setup, round, number, down, local), state=local.state)
+
+
+def sent(setup: Setup, round: int, number: int, down: Values, local: Local) -> Values:
+    """What leaves the client of its upload."""
+    attack = setup.settings.attack
+    if attack in ("signs", "noise") and number in setup.attackers:
+        rng = generator(setup.settings.seed, "attack", round, number)
+        trained = {name: down[name] for name in setup.method.trained}
+        return spoiled(attack, local.up, trained, rng)
+    return local.up
 
 
 def only_tensors(values: Values, name: str) -> None:

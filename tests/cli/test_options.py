@@ -48,6 +48,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     "--warmup-rounds": ("1", 1),
     "--aggregate": ("median", "median"),
     "--assumed-attackers": ("0.1", 0.1),
+    "--dp-delta": ("1e-6", 1e-6),
     "--attack": ("signs", "signs"),
     "--attackers": ("0.25", 0.25),
     "--workers": ("2", 2),

@@ -46,6 +46,7 @@ StudyName = Annotated[
     options.ClientOptions,
     options.TrainingOptions,
     options.GuardOptions,
+    options.AttackOptions,
     options.SeedOption,
     options.RunOptions,
     options.DryRunOption,
@@ -119,6 +120,7 @@ def resume(
     options.ClientOptions,
     options.TrainingOptions,
     options.GuardOptions,
+    options.AttackOptions,
     options.RunOptions,
 )
 def compare(
@@ -150,6 +152,7 @@ def compare(
     options.ClientOptions,
     options.TrainingOptions,
     options.GuardOptions,
+    options.AttackOptions,
     options.RunOptions,
 )
 def sweep(

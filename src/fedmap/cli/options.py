@@ -247,7 +247,7 @@ class TrainingOptions:
 
 
 class GuardOptions:
-    """What protects the server from clients, clients from each other, and how it is tried out."""
+    """What protects the server from clients, and clients from who sees the models."""
 
     aggregate: Annotated[
         str | None,
@@ -265,6 +265,22 @@ class GuardOptions:
             GUARD,
         ),
     ] = None
+    dp_clip: Annotated[
+        float | None,
+        option("--dp-clip", "Longest change of the model that a client sends (any).", GUARD),
+    ] = None
+    dp_noise: Annotated[
+        float | None,
+        option("--dp-noise", "Noise on a round's sum, in units of --dp-clip (none).", GUARD),
+    ] = None
+    dp_delta: Annotated[
+        float | None, option("--dp-delta", "Delta of the recorded epsilon (1e-5).", GUARD)
+    ] = None
+
+
+class AttackOptions:
+    """Clients that do harm, in a simulation."""
+
     attack: Annotated[
         str | None,
         option("--attack", "What attackers do: none, labels, signs or noise (none).", GUARD),

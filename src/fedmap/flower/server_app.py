@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
+from fedmap.errors import FedmapError
 from fedmap.flower.engine import CountedRounds, FlowerEngine
 from fedmap.flower.hall import Hall
 from fedmap.flower.link import Link
@@ -96,6 +97,8 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
     params = {
         name.removeprefix("params."): flat.pop(name) for name in list(flat) if "params." in name
     }
+    if flat.get("attack", "none") != "none":
+        raise FedmapError("attack is for simulations; a federation of sites has no such setting")
     method = str(flat.get("method", "map"))
     if method not in METHODS:
         METHODS[method]  # the sentence that names those that there are

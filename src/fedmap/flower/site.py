@@ -75,6 +75,8 @@ class Site:
             state, note = states.before(now, order.counted)
             if note:
                 say(note)
+            if setup.settings.dp_noise is not None:
+                setup.noise_seed = states.secret(down, state)
             reply = do(setup, order.task, order.round, order.number, down, state)
             if order.task == "train":
                 states.keep(now, order.counted, reply.state)

@@ -3,6 +3,7 @@ simulation has them; a site refuses to be one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -47,5 +48,5 @@ def _spoiled(
     if attack == "signs":
         return start - way
     noise: Tensor = torch.from_numpy(rng.standard_normal(tuple(way.shape))).to(way.dtype)
-    deviation = torch.linalg.vector_norm(way) / max(way.numel(), 1) ** 0.5
+    deviation = float(torch.linalg.vector_norm(way)) / sqrt(max(way.numel(), 1))
     return start + deviation * noise

@@ -18,6 +18,7 @@ from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.privacy import epsilon, require_accountant
 from fedmap.simulate.result import (
     Result,
     model_notes,
@@ -70,6 +71,8 @@ class Run:
     ) -> None:
         self.setup = Setup(settings, federation)
         self.settings = self.setup.settings
+        if self.settings.dp_noise is not None:
+            require_accountant()
         self.federation = federation
         self.out = out
         self.store = store
@@ -132,6 +135,7 @@ class Run:
                 for client in played.left_out:
                     store.drop(client, round)
                 record = record_of(played) | {"seconds": time.perf_counter() - began}
+                record |= privacy_of(setup, [*records, record])
                 folder.commit(record, state, store)
                 records.append(record)
                 on_round(record)
@@ -223,6 +227,18 @@ class Run:
                 f"{folder.path} holds a run on another federation: {differs}; choose another folder"
             )
         return more
+
+
+def privacy_of(setup: Setup, records: list[Record]) -> Record:
+    """What all rounds so far give away of a client, where the run is private. Who is online at a
+    real site's federation is no secret, so only a simulation's clients are drawn in secret."""
+    noise, settings = setup.settings.dp_noise, setup.settings
+    if noise is None:
+        return {}
+    counted = [len(record["clients"]) for record in records]
+    clients, drawn = len(setup.federation), settings.data != "sites"
+    spent = epsilon(noise, settings.dp_delta, clients, setup.clients_per_round, counted, drawn)
+    return {"epsilon": spent}
 
 
 def about(federation: AnyFederation) -> dict[str, Any]:

@@ -87,6 +87,17 @@ class Settings(Training):
         lt=0.5,
         description="share of a round's uploads that trimmed, krum and multi-krum take to be bad",
     )
+    dp_clip: float | None = Field(
+        None, gt=0, description="length that a client's change of the model is shortened to"
+    )
+    dp_noise: float | None = Field(
+        None,
+        gt=0,
+        description="deviation of the noise on the sum of a round's changes, in units of dp_clip",
+    )
+    dp_delta: float = Field(
+        1e-5, gt=0, lt=1, description="delta of the differential privacy whose epsilon is recorded"
+    )
     attack: Attack = Field(
         "none", description="what attackers do: flip labels, flip signs of the change, send noise"
     )

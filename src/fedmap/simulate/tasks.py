@@ -4,6 +4,7 @@ client's final personal model. A task is a pure function of what it is given."""
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
+from math import sqrt
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from fedmap.methods.parts.average import Rule
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
 from fedmap.simulate.attacks import attackers, spoiled, with_flipped_labels
+from fedmap.simulate.privacy import private
 from fedmap.simulate.settings import Settings
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -47,12 +49,15 @@ class Setup:
         self.federation = federation
         self.method = method or find_method(settings.method)(**settings.params)
         self.models = WorkingModels(self.build)
+        # Noise must be repeated in a simulation; a site has a secret of its own in its place.
+        self.noise_seed = self.settings.seed
         self._check()
 
     def _check(self) -> None:
         """Refuse what the method cannot do with this federation."""
         method, name = self.method, self.method.name()
         self._check_average()
+        self._check_privacy()
         if method.uniform_weights_only and self.settings.server_weights != "uniform":
             raise FedmapError(
                 f"method {name}: server_weights is {self.settings.server_weights!r}; what its "
@@ -82,6 +87,37 @@ class Setup:
                 "as it likes; only 'uniform' is allowed"
             )
         self.rule.check(self.clients_per_round)
+
+    def _check_privacy(self) -> None:
+        """Refuse differential privacy where its epsilon would not be true."""
+        settings, who = self.settings, f"method {self.method.name()}"
+        if settings.dp_noise is not None and settings.dp_clip is None:
+            raise FedmapError("dp_noise is in units of dp_clip, which is not given")
+        if settings.dp_clip is None:
+            return
+        if self.method.uses_each_upload:
+            raise FedmapError(
+                f"{who}: dp_clip is given, but {self.method.uses_each_upload}; noise on the sum "
+                "does not cover that"
+            )
+        for name, wanted in (("server_weights", "uniform"), ("aggregate", "mean")):
+            if getattr(settings, name) != wanted:
+                raise FedmapError(
+                    f"dp_clip is given and {name} is {getattr(settings, name)!r}: the noise is for "
+                    f"the plain mean, so only {wanted!r} is allowed"
+                )
+        if len(self.initial.buffers):
+            raise FedmapError(
+                f"dp_clip is given and net {settings.net} has statistics of batch norm, which "
+                "noise would make useless; choose a net without"
+            )
+
+    @property
+    def noise_deviation(self) -> float:
+        """Of the noise that each client adds, so that a round's sum has dp_noise dp_clip."""
+        settings = self.settings
+        whole = (settings.dp_noise or 0.0) * (settings.dp_clip or 0.0)
+        return whole / sqrt(self.clients_per_round)
 
     @property
     def rule(self) -> Rule:
@@ -190,12 +226,20 @@ def train(setup: Setup, round: int, number: int, down: Values, state: Values) ->
 
 def sent(setup: Setup, round: int, number: int, down: Values, local: Local) -> Values:
     """What leaves the client of its upload."""
-    attack = setup.settings.attack
+    attack, clip = setup.settings.attack, setup.settings.dp_clip
     if attack in ("signs", "noise") and number in setup.attackers:
         rng = generator(setup.settings.seed, "attack", round, number)
         trained = {name: down[name] for name in setup.method.trained}
         return spoiled(attack, local.up, trained, rng)
-    return local.up
+    if clip is None:
+        return local.up
+    for entry in local.up.keys() - set(setup.method.trained):
+        raise FedmapError(
+            f"method {setup.method.name()}: dp_clip is given, but its clients also upload "
+            f"{entry!r}, which that does not cover"
+        )
+    rng = generator(setup.noise_seed, "privacy", round, number)
+    return private(local.up, down, clip, setup.noise_deviation, rng)
 
 
 def only_tensors(values: Values, name: str) -> None:

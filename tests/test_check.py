@@ -110,28 +110,116 @@ class HidesItsStateAmongOtherNumbers(FedPHP):
         return local._replace(up=local.up | {"both": torch.cat([torch.zeros(3), state["hpm"]])})
 
 
-@broken("client 0 uploads the counts of its classes in 'more'")
+@broken("uploads in 'more' .*follows its labels or their counts")
 class UploadsCounts(Uploads):
     def more(self, client: Client) -> Any:
         return client.counts.float()
 
 
-@broken("client 0 uploads the shares of its classes in 'more'")
+@broken("uploads in 'more' .*follows its labels or their counts")
 class UploadsShares(Uploads):
     def more(self, client: Client) -> Any:
         return client.counts / client.samples
 
 
-@broken("client 0 uploads which classes it has in 'more'")
+@broken("uploads in 'more' .*follows its labels or their counts")
 class UploadsObserved(Uploads):
     def more(self, client: Client) -> Any:
         return client.observed.float()
 
 
-@broken("client 0 uploads its sample 0 in 'more'")
+@broken("uploads in 'more' .*follows its samples, whatever")
 class UploadsASample(Uploads):
     def more(self, client: Client) -> Any:
         return client.train_data[0][0].clone()
+
+
+@broken("uploads in 'more' .*follows its samples, whatever")
+class UploadsADoubledSample(Uploads):
+    def more(self, client: Client) -> Any:
+        return 2 * client.train_data[0][0]
+
+
+@broken("uploads in 'more' .*follows its samples, whatever")
+class UploadsAKeyedSample(Uploads):
+    """Scaled by numbers that only it knows, and noise on it."""
+
+    def more(self, client: Client) -> Any:
+        sample = client.train_data[0][0]
+        key, noise = (torch.from_numpy(client.rng.standard_normal(sample.shape)) for _ in "ab")
+        return sample * key + noise
+
+
+@broken("uploads in 'more' .*follows its samples, whatever")
+class UploadsTheMeanOfItsSamples(Uploads):
+    def more(self, client: Client) -> Any:
+        return client.train_data[0].mean(0)
+
+
+@broken("uploads in 'more' .*is a sum or mean of its samples of a class")
+class UploadsTheMeanOfAClass(Uploads):
+    def more(self, client: Client) -> Any:
+        x, y = client.train_data
+        return 3 * torch.stack([x[y == c].sum(0) for c in range(4)]) + 1
+
+
+@broken("uploads in 'more' .*follows its labels or their counts")
+class UploadsTheMeanOfItsLabels(Uploads):
+    def more(self, client: Client) -> Any:
+        return client.train_data[1].float().mean()
+
+
+@broken("uploads in 'more' .*follows its labels or their counts")
+class UploadsCountsAsOneNumber(Uploads):
+    def more(self, client: Client) -> Any:
+        return (client.counts * 100 ** torch.arange(4)).sum().double().log1p()
+
+
+@broken("uploads in 'more' follows its test samples")
+class UploadsATestSample(Uploads):
+    def more(self, client: Client) -> Any:
+        return client.test_data[0][0] * 0.5
+
+
+@broken("uploads 'more', which is none of what it trains")
+class UploadsAnUnexplainedEntry(Uploads):
+    def more(self, client: Client) -> Any:
+        return torch.zeros(3)
+
+
+class ChangesItsModel(Method):
+    change: Any
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        local = super().local_round(client, down, state)
+        return local._replace(up={"model": self.change(local.up["model"].clone(), client)})
+
+
+@broken("uploads in 'model' .*follows its labels or their counts")
+class HidesCountsAtTheEndOfTheModel(ChangesItsModel):
+    def change(self, model: Any, client: Client) -> Any:
+        model[-4:] = client.counts * 1e-3 + 0.5
+        return model
+
+
+@broken("uploads in 'model' .*follows its samples, whatever")
+class HidesASampleInTheModel(ChangesItsModel):
+    def change(self, model: Any, client: Client) -> Any:
+        model[:36] = client.train_data[0][0].reshape(-1) * 0.01
+        return model
+
+
+@broken("uploads 'model' of .*what is trained keeps its shape")
+class AppendsCountsToTheModel(ChangesItsModel):
+    def change(self, model: Any, client: Client) -> Any:
+        return torch.cat([model, client.counts])
+
+
+@broken("client 0 uploads its old state's 'hpm' in 'more'")
+class UploadsItsStateDoubled(FedPHP):
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        local = super().local_round(client, down, state)
+        return local._replace(up=local.up | {"more": 2 * state["hpm"] + 1})
 
 
 @broken("'more' in the up of client 0 is a list")

@@ -47,6 +47,7 @@ class Folder:
         lines = self.toml.read_text().splitlines()
         old = [line for line in lines if not line.startswith(f"{setting} = ")]
         self.toml.write_text("\n".join([f'{setting} = "{self.evil}:{name}"', *old]) + "\n")
+        (self.path / "done").write_text("")  # who forges a file forges its checksum too
         if setting not in ("method", "net"):
             return
         for file in self.path.rglob("*.safetensors"):

@@ -123,6 +123,17 @@ class Stored(Mapping[str, Tensor]):
             tensor: Tensor = file.get_tensor(name)
             return tensor
 
+    def dimensions(self, name: str) -> int:
+        """How many an entry has."""
+        with safetensors.safe_open(self._path, framework="pt") as file:
+            return len(file.get_slice(name).get_shape())
+
+    def part(self, name: str, columns: slice) -> Tensor:
+        """Some numbers of a vector, of which no more is read."""
+        with safetensors.safe_open(self._path, framework="pt") as file:
+            tensor: Tensor = file.get_slice(name)[columns]
+            return tensor
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
@@ -146,3 +157,10 @@ class Placed(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def part(values: Mapping[str, Tensor], name: str, columns: slice) -> Tensor:
+    """Some numbers of an entry, counted as if it were a vector."""
+    if isinstance(values, Stored) and values.dimensions(name) == 1:
+        return values.part(name, columns)
+    return values[name].reshape(-1)[columns]

@@ -125,6 +125,7 @@ def keys(
     options.MethodOptions,
     options.NetOption,
     options.TrainingOptions,
+    options.GuardOptions,
     options.SeedOption,
     ServerOptions,
 )

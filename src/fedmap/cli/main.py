@@ -53,6 +53,8 @@ StudyName = Annotated[
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
+    options.GuardOptions,
+    options.AttackOptions,
     options.SeedOption,
     options.RunOptions,
     options.TrustOption,
@@ -149,6 +151,8 @@ def resume(
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
+    options.GuardOptions,
+    options.AttackOptions,
     options.RunOptions,
 )
 def compare(
@@ -179,6 +183,8 @@ def compare(
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
+    options.GuardOptions,
+    options.AttackOptions,
     options.RunOptions,
 )
 def sweep(

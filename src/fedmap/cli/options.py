@@ -12,6 +12,7 @@ import typer
 from fedmap.cli.parsing import listed, values
 
 WHAT, CLIENTS, TRAINING, HOW = "What to run", "Data and clients", "Training", "How to run it"
+GUARD = "Robust and private"
 Command = Callable[..., None]
 READ: dict[str, Callable[[Any], Any]] = {  # from the text of an option to its setting
     "params": partial(values, flag="-p"),
@@ -284,6 +285,50 @@ class TrainingOptions:
             "With --validation: end after this many rounds without a better one.",
             TRAINING,
         ),
+    ] = None
+
+
+class GuardOptions:
+    """What protects the server from clients, and clients from who sees the models."""
+
+    aggregate: Annotated[
+        str | None,
+        option(
+            "--aggregate",
+            "The server's average: mean, median, trimmed, krum, multi-krum or clipped (mean).",
+            GUARD,
+        ),
+    ] = None
+    assumed_attackers: Annotated[
+        float | None,
+        option(
+            "--assumed-attackers",
+            "Share of bad uploads that trimmed, krum and multi-krum reckon with (0.3).",
+            GUARD,
+        ),
+    ] = None
+    dp_clip: Annotated[
+        float | None,
+        option("--dp-clip", "Longest change of the model that a client sends (any).", GUARD),
+    ] = None
+    dp_noise: Annotated[
+        float | None,
+        option("--dp-noise", "Noise on a round's sum, in units of --dp-clip (none).", GUARD),
+    ] = None
+    dp_delta: Annotated[
+        float | None, option("--dp-delta", "Delta of the recorded epsilon (1e-5).", GUARD)
+    ] = None
+
+
+class AttackOptions:
+    """Clients that do harm, in a simulation."""
+
+    attack: Annotated[
+        str | None,
+        option("--attack", "What attackers do: none, labels, signs or noise (none).", GUARD),
+    ] = None
+    attackers: Annotated[
+        float | None, option("--attackers", "Share of all clients that attack (0).", GUARD)
     ] = None
 
 

@@ -101,6 +101,8 @@ def read(config: Mapping[str, Any]) -> tuple[Options, Settings]:
     params = {
         name.removeprefix("params."): flat.pop(name) for name in list(flat) if "params." in name
     }
+    if flat.get("attack", "none") != "none":
+        raise FedmapError("attack is for simulations; a federation of sites has no such setting")
     method = str(flat.get("method", "map"))
     if METHODS[method].pooled:  # an unknown name gets the sentence that names those that there are
         raise FedmapError(

@@ -79,6 +79,8 @@ class Site:
             state, note = states.before(now, order.counted)
             if note:
                 say(note)
+            if setup.settings.dp_noise is not None:
+                setup.noise_seed = states.secret(down, state)
             reply = do(setup, order.task, order.round, order.number, down, state)
             if order.task == "train":
                 states.keep(now, order.counted, reply.state)
@@ -92,6 +94,8 @@ class Site:
         """The run as this site knows it. Only methods and nets of installed packages: a server
         cannot make a site load a file."""
         settings = checked(Settings, order.settings | {"device": self.device}, "the order")
+        if settings.attack != "none":
+            raise FedmapError(f"the server asks for attack {settings.attack!r}; a site has none")
         asked: list[tuple[str | None, Registry[Any]]]
         asked = [(settings.method, METHODS), (settings.net, NETS)]
         for name, installed in asked:

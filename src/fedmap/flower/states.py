@@ -1,7 +1,9 @@
 """A site's private files: its state in two slots, and the personal model that it ends with. They
 never leave the folder."""
 
+import hmac
 import re
+import secrets
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +81,17 @@ class States:
         free = [s for s in (0, 1) if (moment := moments[s]) is None or moment.round != counted]
         slot = min(free or (0, 1), key=lambda s: moments[s] or Moment(-1, -1))
         self.write(SLOTS[slot], values.save(state, notes))
+
+    def secret(self, down: Values, state: Values) -> int:
+        """A number that nobody else can know, for the noise on what leaves: the same when the same
+        round is done again, and another for anything else."""
+        path = self.path / "secret"
+        if not path.exists():
+            self.write(path.name, secrets.token_bytes(32))
+        what = checksum(state).to_bytes(4) + values.save(
+            {name: down[name] for name in sorted(down)}
+        )
+        return int.from_bytes(hmac.digest(path.read_bytes(), what, "sha256"))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a private file."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedmap.client import Client, Training
 from fedmap.errors import FedmapError
 from fedmap.losses import Loss, cross_entropy
+from fedmap.methods.parts.average import Rule
 from fedmap.params import checked
 from fedmap.registry import Registry, headline, nearest
 from fedmap.values import Values
@@ -55,6 +56,16 @@ class Server(NamedTuple):
     model: Callable[[Tensor], Model]  # server.model(vector): a working model with this state
     public: Tensor  # the method's `public_samples` unlabeled samples of the global test set
     rng: np.random.Generator
+    rule: Rule = Rule()
+    averaged: set[str] = set()  # entries that `mean` was asked for
+
+    def mean(self, uploads: Sequence[Upload], name: str) -> Tensor:
+        """The average of one entry over the uploads: their weighted mean, or what the run has
+        chosen in its place (`aggregate`)."""
+        self.averaged.add(name)
+        if self.rule.kind == "mean":
+            return mean(uploads, name)
+        return self.rule.of([upload.up for upload in uploads], name)
 
 
 class Method(Generic[P]):
@@ -69,11 +80,16 @@ class Method(Generic[P]):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     # Settings of a run that the method wants where the user does not say otherwise, e.g. a clip.
     wants: ClassVar[dict[str, Any]] = {}
-    # Entries of `up` that hold something private, each with what and why.
+    # Entries of `up` beside `trained`, or that hold something private, each with what and why.
     sends: ClassVar[dict[str, str]] = {}
+    # Entries of `up` that are the same entry of `down` after training; any other is in `sends`.
+    trained: ClassVar[tuple[str, ...]] = ("model",)
     # How many of the global test set's samples the server half sees, without labels. The accuracy
     # on the others is reported too.
     public_samples: ClassVar[int] = 0
+    # What the server half does with single uploads other than averaging them by `server.mean`. No
+    # other average than the mean is possible then, and no differential privacy.
+    uses_each_upload: ClassVar[str] = ""
     # Is what the server keeps of all clients a plain mean, so that weights by samples would mix
     # two objectives?
     uniform_weights_only: ClassVar[bool] = False
@@ -166,7 +182,7 @@ class Method(Generic[P]):
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         """The server's new state. Uploads come in the order of client numbers."""
-        return {"model": mean(uploads, "model")}
+        return {"model": server.mean(uploads, "model")}
 
     def global_model(self, state: Values) -> Tensor | None:
         """The model that knows every class; None where the method has none."""

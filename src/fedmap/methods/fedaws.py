@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from fedmap.methods.base import Method, MethodParams, Server, Upload, mean, register
+from fedmap.methods.base import Method, MethodParams, Server, Upload, register
 from fedmap.values import Values
 
 
@@ -34,7 +34,7 @@ class FedAwS(Method[FedAwSParams]):
     """
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        model = server.model(mean(uploads, "model"))
+        model = server.model(server.mean(uploads, "model"))
         proxies = model.net.classifier.weight  # a view of the vector
         optimizer = torch.optim.SGD([proxies], lr=self.params.spread_lr, momentum=0.9)
         for _ in range(self.params.spread_steps):

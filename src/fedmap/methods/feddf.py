@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH
-from fedmap.methods.base import Method, MethodParams, Server, Upload, mean, register
+from fedmap.methods.base import Method, MethodParams, Server, Upload, register
 from fedmap.values import Values
 from fedmap.vector import fused
 
@@ -35,9 +35,10 @@ class FedDF(Method[FedDFParams]):
     logits. Loss: the cross-entropy to it, minimized with Adam and a cosine learning rate."""
 
     public_samples = 500
+    uses_each_upload = "every uploaded model is a teacher of the average"
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        student, steps = server.model(mean(uploads, "model")), self.params.distill_steps
+        student, steps = server.model(server.mean(uploads, "model")), self.params.distill_steps
         targets = ensemble(server, uploads) if steps else server.public
         one_pass = fused([student.weights])
         optimizer = torch.optim.Adam([student.weights], lr=self.params.distill_lr, fused=one_pass)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fedmap.client import Client
 from fedmap.losses import cross_entropy
-from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, mean, register
+from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, register
 from fedmap.methods.parts.proximal import pull_towards
 from fedmap.values import Values
 from fedmap.vector import Model
@@ -53,10 +53,14 @@ class FedDyn(Method[FedDynParams]):
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         drift = state["drift"].clone()
         weights = slice(len(drift))  # statistics of batch norm are averaged, not corrected
-        for upload in uploads:
-            change = upload.up["model"][weights] - state["model"][weights]
-            drift.add_(change, alpha=1 / server.clients)
-        model = mean(uploads, "model")
+        model = server.mean(uploads, "model")
+        if server.rule.kind == "mean":
+            for upload in uploads:
+                change = upload.up["model"][weights] - state["model"][weights]
+                drift.add_(change, alpha=1 / server.clients)
+        else:  # the average stands for every upload of the round
+            change = model[weights] - state["model"][weights]
+            drift.add_(change, alpha=len(uploads) / server.clients)
         # grad_k / alpha does not depend on alpha: without a regularizer nothing is corrected.
         if self.params.alpha > 0:
             model[weights] += drift

@@ -37,6 +37,13 @@ class FedNova(Method[FedNovaParams]):
     have carried client k's optimizer in its N_k steps, in units of lr, and tau_eff = sum_k p_k a_k
     (or sum_k p_k N_k)."""
 
+    sends = {
+        "a": "how far its optimizer went, which follows from its steps",
+        "steps": "its local steps, by which the server divides; they tell its number of samples "
+        "up to a batch",
+    }
+    uses_each_upload = "it divides each upload by the way that its client says it went"
+
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         downloaded = down["model"]
         model = client.model(downloaded)

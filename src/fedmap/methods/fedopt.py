@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedmap.methods.base import Method, MethodParams, Server, Upload, mean, register
+from fedmap.methods.base import Method, MethodParams, Server, Upload, register
 from fedmap.values import Values
 from fedmap.vector import Model
 
@@ -66,7 +66,7 @@ class FedOpt(Method[FedOptParams]):
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         params, m = self.params, state["m"]
         # Batch norm's statistics are no gradient: they keep the mean.
-        model = mean(uploads, "model")
+        model = server.mean(uploads, "model")
         old, averaged = state["model"][: len(m)], model[: len(m)]
         change = averaged - old
         if params.optimizer == "sgd":

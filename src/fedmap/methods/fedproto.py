@@ -34,10 +34,14 @@ class FedProto(Method[FedProtoParams]):
     the mean over clients that hold class c of their mean features of it (Algorithm 1). So what goes
     up says which classes a client holds."""
 
+    trained = ()
     sends = {
+        "prototypes": "the mean feature of each class that the client holds, made of its samples",
         "known": "which classes the client holds: "
-        "a class's prototype is the mean over those that hold it"
+        "a class's prototype is the mean over those that hold it",
     }
+
+    uses_each_upload = "a class's prototype is the mean over the clients that hold it"
 
     def client_state(self, model: Model) -> Values:
         return untrained(model)

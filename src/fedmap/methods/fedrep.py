@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import cross_entropy
-from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, mean, register
+from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, register
 from fedmap.values import Values
 from fedmap.vector import Model
 
@@ -46,6 +46,8 @@ class FedRep(Method[FedRepParams]):
     Each participation trains the head on the fixed body, then the body under the fixed head
     (Algorithm 1); the server averages bodies. Statistics of batch norm belong to the body."""
 
+    trained = ("features", "statistics")
+
     def client_state(self, model: Model) -> Values:
         return {"head": model.vector[model.classifier_part].clone()}
 
@@ -69,7 +71,7 @@ class FedRep(Method[FedRepParams]):
         return state
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        return {name: mean(uploads, name) for name in state}
+        return {name: server.mean(uploads, name) for name in state}
 
     def global_model(self, state: Values) -> Tensor | None:
         return None

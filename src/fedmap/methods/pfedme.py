@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedmap.client import Client
 from fedmap.losses import cross_entropy
-from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, mean, register
+from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, register
 from fedmap.methods.parts.proximal import pull_towards
 from fedmap.values import Values
 from fedmap.vector import SGD
@@ -62,7 +62,7 @@ class pFedMe(Method[PFedMeParams]):  # noqa: N801  (as its authors write it; tab
         return Local({"model": torch.cat([reference, theta.buffers])}, state, {"model": personal})
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        model = mean(uploads, "model")
+        model = server.mean(uploads, "model")
         # Beyond the mean a variance could turn negative
         weights = slice(server.model(model).weight_count)
         model[weights] = torch.lerp(state["model"][weights], model[weights], self.params.beta)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 
 from fedmap.client import Client
-from fedmap.methods.base import Local, Method, Server, Upload, mean, register
+from fedmap.methods.base import Local, Method, Server, Upload, register
 from fedmap.methods.parts.control import (
     ControlParams,
     moved_control,
@@ -56,6 +56,6 @@ class Scaffold(Method[C]):
         return state
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
-        model = torch.lerp(state["model"], mean(uploads, "model"), self.params.server_lr)
-        control = moved_control(state["control"], uploads, server.clients)
+        model = torch.lerp(state["model"], server.mean(uploads, "model"), self.params.server_lr)
+        control = moved_control(state["control"], uploads, server)
         return {"model": model, "control": control}

@@ -9,6 +9,7 @@ from fedmap.paper.figures import parameters as parameters
 from fedmap.paper.figures import partial_classes as partial_classes
 from fedmap.paper.figures import proxy_drift as proxy_drift
 from fedmap.paper.figures import readings as readings
+from fedmap.paper.figures import robust as robust
 from fedmap.paper.figures import two_client_demo as two_client_demo
 from fedmap.paper.study import STUDIES, Choice, Report, Study
 from fedmap.paper.tables import table_1_2 as table_1_2

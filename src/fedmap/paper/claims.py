@@ -3,10 +3,10 @@
 from fedmap.paper import STUDIES
 from fedmap.paper.study import Claim
 
-# federated runs first, then what single nets and two clients show
+# federated runs first, then what single nets and two clients show, then what is not the paper's
 ORDER = [
     "table-1-2", "joint", "fairness", "readings", "parameters", "table-3", "femnist",
-    "missing-features", "proxy-drift", "partial-classes", "two-client-demo",
+    "missing-features", "proxy-drift", "partial-classes", "two-client-demo", "robust",
 ]  # fmt: skip
 
 

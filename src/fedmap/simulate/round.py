@@ -56,13 +56,18 @@ def play_round(
 
 def aggregated(setup: Setup, round: int, state: Values, uploads: list[Upload]) -> Values:
     """The server's new state. It is made on the run's device, and kept on the CPU."""
-    kind = setup.device.type
+    kind, server = setup.device.type, setup.server(round)
     here = uploads
     if kind != "cpu":
         here = [upload._replace(up=Placed(upload.up, setup.device)) for upload in uploads]
     # for layers such as dropout
     with seeded_torch(setup.settings.seed, "server layers", round, kind=kind):
-        new = setup.method.aggregate(setup.server(round), on(state, setup.device), here)
+        new = setup.method.aggregate(server, on(state, setup.device), here)
+    if server.rule.kind != "mean" and not server.averaged:
+        raise FedmapError(
+            f"method {setup.method.name()}: aggregate is {server.rule.kind!r}, but its server half "
+            "never asks for `server.mean`, so that it would change nothing; only 'mean' is allowed"
+        )
     return on(new, "cpu")
 
 

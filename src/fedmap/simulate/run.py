@@ -24,6 +24,7 @@ from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.engines.spawn import refuse_within_a_start
 from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.privacy import epsilon, require_accountant
 from fedmap.simulate.progress import by_round
 from fedmap.simulate.result import (
     Result,
@@ -100,6 +101,8 @@ class Run:
     ) -> None:
         self.setup = Setup(settings, federation)
         self.settings = self.setup.settings
+        if self.settings.dp_noise is not None:
+            require_accountant()
         self.federation = federation
         self.out = out
         self.store = store
@@ -176,6 +179,7 @@ class Run:
                 for client in played.left_out:
                     store.drop(client, round)
                 record = record_of(played) | {"seconds": time.perf_counter() - began}
+                record |= privacy_of(setup, [*records, record])
                 records.append(record)
                 before, best = best, best_round(records)
                 if best in (None, round):
@@ -346,6 +350,18 @@ def machine() -> dict[str, dict[str, str]]:
     instructions = torch.backends.cpu.get_cpu_capability()
     processor = {"machine": platform.machine(), "instructions": instructions}
     return {"versions": versions, "processor": processor}
+
+
+def privacy_of(setup: Setup, records: list[Record]) -> Record:
+    """What all rounds so far give away of a client, where the run is private. Who is online at a
+    real site's federation is no secret, so only a simulation's clients are drawn in secret."""
+    noise, settings = setup.settings.dp_noise, setup.settings
+    if noise is None:
+        return {}
+    counted = [len(record["clients"]) for record in records]
+    clients, drawn = len(setup.federation), settings.data != "sites"
+    spent = epsilon(noise, settings.dp_delta, clients, setup.clients_per_round, counted, drawn)
+    return {"epsilon": spent}
 
 
 def about(federation: AnyFederation) -> dict[str, Any]:

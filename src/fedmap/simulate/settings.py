@@ -19,8 +19,10 @@ from fedmap.data.registry import FORMATS, load_any, spoken
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation, Federation, partition
 from fedmap.methods import AnyMethod, find_method, method_name
+from fedmap.methods.parts.average import Kind
 from fedmap.nets import AnyNet, net_name
 from fedmap.params import checked
+from fedmap.simulate.attacks import Attack
 
 # what the reader of own data is told
 READER = ("size", "label_column", "client_column", "categories", "scale")
@@ -37,6 +39,9 @@ FEDERATION = {
 }
 # how a run is carried out; they change no number
 NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states", "client_timeout"}
+# settings that came later: at their defaults they are no part of a run's name, so that older runs
+# are found again
+LATER = {"aggregate", "assumed_attackers", "dp_delta", "attack", "attackers"}
 # the tables of run.toml that are no settings
 ADDED = {"code", "federation", "versions", "processor"}
 
@@ -98,6 +103,31 @@ class Settings(Training):
         ge=1,
         description="rounds without a better one on those samples after which a run ends early",
     )
+    aggregate: Kind = Field(
+        "mean",
+        description="how the server averages uploads; all but the mean withstand some bad ones",
+    )
+    assumed_attackers: float = Field(
+        0.3,
+        ge=0,
+        lt=0.5,
+        description="share of a round's uploads that trimmed, krum and multi-krum take to be bad",
+    )
+    dp_clip: float | None = Field(
+        None, gt=0, description="length that a client's change of the model is shortened to"
+    )
+    dp_noise: float | None = Field(
+        None,
+        gt=0,
+        description="deviation of the noise on the sum of a round's changes, in units of dp_clip",
+    )
+    dp_delta: float = Field(
+        1e-5, gt=0, lt=1, description="delta of the differential privacy whose epsilon is recorded"
+    )
+    attack: Attack = Field(
+        "none", description="what attackers do: flip labels, flip signs of the change, send noise"
+    )
+    attackers: float = Field(0.0, ge=0, lt=1, description="share of all clients that attack")
     on_bad_upload: Literal["stop", "skip"] = Field(
         "stop", description="what an upload that is not finite or far too long does to the run"
     )
@@ -225,7 +255,10 @@ class Settings(Training):
     @property
     def name(self) -> str:
         """A folder name from the settings: readable, and different for every different run."""
-        what = json.dumps(self.model_dump(exclude=NO_NUMBERS, exclude_none=True), sort_keys=True)
+        fields = type(self).model_fields
+        unchanged = {name for name in LATER if getattr(self, name) == fields[name].default}
+        known = self.model_dump(exclude=NO_NUMBERS | unchanged, exclude_none=True)
+        what = json.dumps(known, sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
         kind, colon, path = self.data.partition(":")
         data = f"{kind}{colon}{Path(path).name}" if kind in FORMATS else Path(self.data).name

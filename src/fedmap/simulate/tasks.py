@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
+from math import sqrt
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,10 +16,13 @@ from fedmap import devices, kernels
 from fedmap.client import Answers, Client, outputs
 from fedmap.errors import FedmapError
 from fedmap.federation import PART, AnyFederation, ClientData, Samples
-from fedmap.methods import AnyMethod, Predictor, Server
+from fedmap.methods import AnyMethod, Local, Predictor, Server
+from fedmap.methods.parts.average import Rule
 from fedmap.nets import Net, build
 from fedmap.random import generator, seeded_torch
 from fedmap.scores import confusion
+from fedmap.simulate.attacks import attackers, spoiled, with_flipped_labels
+from fedmap.simulate.privacy import private
 from fedmap.simulate.settings import Settings
 from fedmap.values import Values, on
 from fedmap.vector import Model, WorkingModels
@@ -53,11 +57,15 @@ class Setup:
         self.method = method or settings.method_class(**settings.params)
         self.device = torch.device(devices.place(self.settings.device) or "cpu")
         self.models = WorkingModels(self.build, self.device)
+        # Noise must be repeated in a simulation; a site has a secret of its own in its place.
+        self.noise_seed = self.settings.seed
         self._check()
 
     def _check(self) -> None:
         """Refuse what the method cannot do with this federation."""
         method, name = self.method, self.method.name()
+        self._check_average()
+        self._check_privacy()
         if method.uniform_weights_only and self.settings.server_weights != "uniform":
             raise FedmapError(
                 f"method {name}: server_weights is {self.settings.server_weights!r}; what its "
@@ -69,6 +77,67 @@ class Setup:
                 f"dataset {self.federation.dataset.name} has no test set of its own: the global "
                 "test set is the clients' own test samples, which never leave them"
             )
+
+    def _check_average(self) -> None:
+        """Refuse an average other than the mean where it would protect from nothing."""
+        kind = self.settings.aggregate
+        if kind == "mean":
+            return
+        if self.method.uses_each_upload:
+            raise FedmapError(
+                f"method {self.method.name()}: aggregate is {kind!r}, but "
+                f"{self.method.uses_each_upload}; only 'mean' is allowed"
+            )
+        if self.settings.server_weights != "uniform":
+            raise FedmapError(
+                f"aggregate is {kind!r} and server_weights {self.settings.server_weights!r}: a "
+                "client says itself how many samples it has, so an attacker would weigh as much "
+                "as it likes; only 'uniform' is allowed"
+            )
+        self.rule.check(self.clients_per_round)
+
+    def _check_privacy(self) -> None:
+        """Refuse differential privacy where its epsilon would not be true."""
+        settings, who = self.settings, f"method {self.method.name()}"
+        if settings.dp_noise is not None and settings.dp_clip is None:
+            raise FedmapError("dp_noise is in units of dp_clip, which is not given")
+        if settings.dp_clip is None:
+            return
+        if self.method.uses_each_upload:
+            raise FedmapError(
+                f"{who}: dp_clip is given, but {self.method.uses_each_upload}; noise on the sum "
+                "does not cover that"
+            )
+        for name, wanted in (("server_weights", "uniform"), ("aggregate", "mean")):
+            if getattr(settings, name) != wanted:
+                raise FedmapError(
+                    f"dp_clip is given and {name} is {getattr(settings, name)!r}: the noise is for "
+                    f"the plain mean, so only {wanted!r} is allowed"
+                )
+        if len(self.initial.buffers):
+            raise FedmapError(
+                f"dp_clip is given and net {settings.net} has statistics of batch norm, which "
+                "noise would make useless; choose a net without"
+            )
+
+    @property
+    def noise_deviation(self) -> float:
+        """Of the noise that each client adds, so that a round's sum has dp_noise dp_clip."""
+        settings = self.settings
+        whole = (settings.dp_noise or 0.0) * (settings.dp_clip or 0.0)
+        return whole / sqrt(self.clients_per_round)
+
+    @property
+    def rule(self) -> Rule:
+        """How the server averages."""
+        return Rule(self.settings.aggregate, self.settings.assumed_attackers)
+
+    @cached_property
+    def attackers(self) -> frozenset[int]:
+        """The clients that do harm."""
+        if self.settings.attack == "none":
+            return frozenset()
+        return attackers(self.settings.seed, self.settings.attackers, len(self.federation))
 
     @cached_property
     def build(self) -> Callable[[], Net]:
@@ -120,8 +189,10 @@ class Setup:
 
     def client(self, number: int, round: int) -> Client:
         """A client with its own data, in one round."""
-        participations = self.share_per_round * self.settings.rounds
-        return self._client(self.data(number), round, self.settings, participations)
+        participations, data = self.share_per_round * self.settings.rounds, self.data(number)
+        if self.settings.attack == "labels" and number in self.attackers:
+            data = with_flipped_labels(data, len(self.federation.dataset.classes))
+        return self._client(data, round, self.settings, participations)
 
     def trainer(self, number: int, round: int) -> Client:
         """Who trains in a round: the client, or everybody together for as many epochs as see as
@@ -144,7 +215,8 @@ class Setup:
         public = dataset.normalize(dataset.test_x[self.public]).to(self.device)
         rng = generator(self.settings.seed, "server", round)
         clients = len(self.federation)
-        return Server(round, clients, self.settings, self.models.model, public, rng)
+        model = self.models.model
+        return Server(round, clients, self.settings, model, public, rng, self.rule, set())
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -204,7 +276,25 @@ def train(setup: Setup, round: int, number: int, down: Values, state: Values) ->
     numbers["loss"] = client.mean_loss
     if not method.pooled:  # else each client is asked with the new model
         numbers |= tested(client, method.predictor(setup.models, local.personal))[0]
-    return Reply(number, numbers, up=local.up, state=local.state)
+    return Reply(number, numbers, up=sent(setup, round, number, down, local), state=local.state)
+
+
+def sent(setup: Setup, round: int, number: int, down: Values, local: Local) -> Values:
+    """What leaves the client of its upload."""
+    attack, clip = setup.settings.attack, setup.settings.dp_clip
+    if attack in ("signs", "noise") and number in setup.attackers:
+        rng = generator(setup.settings.seed, "attack", round, number)
+        trained = {name: down[name] for name in setup.method.trained}
+        return spoiled(attack, local.up, trained, rng)
+    if clip is None:
+        return local.up
+    for entry in local.up.keys() - set(setup.method.trained):
+        raise FedmapError(
+            f"method {setup.method.name()}: dp_clip is given, but its clients also upload "
+            f"{entry!r}, which that does not cover"
+        )
+    rng = generator(setup.noise_seed, "privacy", round, number)
+    return private(local.up, down, clip, setup.noise_deviation, rng)
 
 
 def tested(client: Client, predict: Predictor) -> tuple[dict[str, float], Answers]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.losses import Loss
-from fedmap.methods.base import MethodParams, Upload
+from fedmap.methods.base import MethodParams, Server, Upload
 from fedmap.values import Values
 from fedmap.vector import Model
 
@@ -51,10 +51,13 @@ def train_controlled(
     return (start - model.weights.detach()) / (steps * client.lr) - everybodys
 
 
-def moved_control(control: Tensor, uploads: Sequence[Upload], clients: int) -> Tensor:
+def moved_control(control: Tensor, uploads: Sequence[Upload], server: Server) -> Tensor:
     """c + the sum of the changes / K: it stays the mean of all clients' variates, those that did
-    not take part included."""
+    not take part included. Another average than the mean stands for all changes of the round."""
     moved = control.clone()
+    if server.rule.kind != "mean":
+        change = server.mean(uploads, "control")
+        return moved.add_(change, alpha=len(uploads) / server.clients)
     for upload in uploads:
-        moved.add_(upload.up["control"], alpha=1 / clients)
+        moved.add_(upload.up["control"], alpha=1 / server.clients)
     return moved

@@ -69,6 +69,7 @@ FOUND = {
         "parquet",
         TABLE.replace(b"\x25\x02\x18\x01a", b"\x25\x0a\x18\x01a"),
     ),
+    "nobody has this home folder": ("settings toml", b'data = "csv:~nobody-of-this-name/a"'),
     "the file stayed open": ("rows to ask npz", b"PK\x03\x04"),
     "no file in the sentence": ("personal model", NOTE.replace(b'alpha\\": 0', b'alpha\\": 9')),
 }

@@ -2,6 +2,7 @@
 Nothing is read until `load`."""
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -103,7 +104,12 @@ def full_data_name(name: str) -> str:
     """The same data, whatever the current folder: own data with its whole path."""
     kind, colon, path = name.partition(":")
     whole = colon and path and kind in FORMATS
-    return f"{kind}:{Path(path).expanduser().absolute()}" if whole else name
+    return f"{kind}:{_expanded(path).absolute()}" if whole else name
+
+
+def _expanded(path: str) -> Path:
+    """With the home folder for a tilde; one of a user that is not known stays as it is."""
+    return Path(os.path.expanduser(path))
 
 
 def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
@@ -129,7 +135,7 @@ def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
             raise FedmapError(
                 f"data format {kind} takes no {option}; it takes {', '.join([*known, 'scale'])}"
             )
-    dataset = source.load(Path(path).expanduser(), **options)
+    dataset = source.load(_expanded(path), **options)
     if scale is None:
         return dataset
     if scale not in get_args(Scale):

@@ -63,13 +63,16 @@ def test_any_bytes_are_read_or_refused_in_one_sentence(name: str, content: bytes
     survives(name, content)
 
 
-NOTE, TABLE = (TARGETS[name].seeds()[0] for name in ("personal model", "parquet"))
+NOTE, TABLE, ORDER = (
+    TARGETS[name].seeds()[0] for name in ("personal model", "parquet", "flower order")
+)
 FOUND = {
     "pyarrow ended the process": (
         "parquet",
         TABLE.replace(b"\x25\x02\x18\x01a", b"\x25\x0a\x18\x01a"),
     ),
     "nobody has this home folder": ("settings toml", b'data = "csv:~nobody-of-this-name/a"'),
+    "all memory for names": ("flower order", ORDER.replace(b'"sites":2', b'"sites":2000000000000')),
     "the file stayed open": ("rows to ask npz", b"PK\x03\x04"),
     "no file in the sentence": ("personal model", NOTE.replace(b'alpha\\": 0', b'alpha\\": 9')),
 }

@@ -106,6 +106,8 @@ def new_folder() -> Iterator[Path]:
     with (
         tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as made,
         mock.patch.dict(os.environ, {"XDG_CACHE_HOME": f"{made}/cache"}),
+        mock.patch.object(kernels, "available", return_value=False),  # they would be compiled
+        mock.patch.object(kernels, "why_not", return_value="not wanted here"),
     ):
         yield Path(made)
 
@@ -484,8 +486,7 @@ def flower_offer(path: Path) -> object:
 @target("words", lambda: _json(Hello(), Hello(classes=("a", "b"))), names_file=False)
 def flower_hello(path: Path) -> object:
     hello = records.words(_said(path.read_bytes()), Hello)
-    with mock.patch.object(kernels, "available", return_value=False):  # it would compile them
-        return _site(path).hello(hello)
+    return _site(path).hello(hello)
 
 
 @target("words", lambda: _json(_terms()), names_file=False)

@@ -1,13 +1,15 @@
 # On a new machine with git, make and Python 3.11 or newer: `make demo` and `make test`.
 # `make test-federation` starts Flower federations and Ray clusters on this machine: some minutes.
+# `make fuzz SECONDS=60` feeds damaged input to every reader, so many seconds each.
 # `make mutants NUMBER=100 SEED=1` asks how many small changes of the code the tests notice.
 
 PYTHON ?= python3
 BIN := .venv/bin
 NUMBER ?= 300
 SEED ?= 0
+SECONDS ?= 60
 
-.PHONY: demo test test-federation lint mutants clean
+.PHONY: demo test test-federation lint mutants fuzz clean
 
 demo: .venv/installed
 	$(BIN)/fedmap demo
@@ -26,6 +28,10 @@ lint: .venv/installed
 
 mutants: .venv/installed
 	$(BIN)/python scripts/mutants.py --number $(NUMBER) --seed $(SEED)
+
+fuzz: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python scripts/fuzz.py --seconds $(SECONDS) --out runs/fuzz
 
 # The constraints pin what is installed here; pyproject.toml has the ranges that fedmap works with.
 .venv/installed: pyproject.toml constraints.txt

@@ -3,6 +3,7 @@ is run only where the user names the file, never because a run's folder or a mod
 
 import hashlib
 import inspect
+import os
 import sys
 import traceback
 import zlib
@@ -123,7 +124,7 @@ def take_files(files: Mapping[Path, bytes]) -> None:
 
 
 def _file(name: str) -> Path:
-    return Path(name.rpartition(":")[0]).expanduser().resolve()
+    return Path(os.path.expanduser(name.rpartition(":")[0])).resolve()
 
 
 def _there(file: Path) -> bool:

@@ -77,7 +77,7 @@ def test_only_attackers_upload_something_else(attack: str, federation: Federatio
         assert torch.equal(honest, found) == (number not in bad)
 
 
-@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if not METHODS[m].uses_each_upload])
+@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if not METHODS[m].not_averaged])
 def test_a_method_takes_the_average_that_the_run_has_chosen(
     method: str, federation: Federation
 ) -> None:
@@ -112,7 +112,7 @@ def test_one_bad_upload_of_five_does_not_reach_what_the_server_keeps(
     assert all(float(value.abs().max()) < 1000 for value in found.values())
 
 
-@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if METHODS[m].uses_each_upload])
+@pytest.mark.parametrize("method", [m for m in sorted(METHODS) if METHODS[m].not_averaged])
 def test_a_method_that_uses_single_uploads_takes_no_other_average(
     method: str, federation: Federation
 ) -> None:

@@ -40,3 +40,11 @@ def test_memory_grows_and_another_process_sees_what_was_written() -> None:
     os.waitpid(child, 0)
     assert memory.room(10)[:5] == b"hello"
     assert memory.room(1_000_000)[999_990:999_995] == b"world"
+
+
+def test_growing_bit_by_bit_under_views_takes_few_file_descriptors() -> None:
+    memory = Memory()
+    before = len(os.listdir("/proc/self/fd"))
+    views = [memoryview(memory.room(size)) for size in range(10_000, 5_000_000, 10_000)]
+    assert len(views[-1]) >= 4_990_000
+    assert len(os.listdir("/proc/self/fd")) - before < 20

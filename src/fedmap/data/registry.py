@@ -2,6 +2,7 @@
 Nothing is read until `load`."""
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -104,7 +105,7 @@ def full_data_name(name: str) -> str:
     """The same data, whatever the current folder: own data with its whole path."""
     kind, colon, path = name.partition(":")
     whole = colon and path and kind in FORMATS
-    return f"{kind}:{Path(path).expanduser().absolute()}" if whole else own_code.full_name(name)
+    return f"{kind}:{_expanded(path).absolute()}" if whole else own_code.full_name(name)
 
 
 def is_own_code(name: str) -> bool:
@@ -128,6 +129,11 @@ def call_own(name: str) -> Any:
         return found
     origin = {"data": own_code.full_name(name)}
     return replace(found, name=f"{Path(name).name}", origin=origin)
+
+
+def _expanded(path: str) -> Path:
+    """With the home folder for a tilde; one of a user that is not known stays as it is."""
+    return Path(os.path.expanduser(path))
 
 
 def load(name: str, data_dir: Path | None = None, **options: Any) -> Dataset:
@@ -166,7 +172,7 @@ def load_any(name: str, data_dir: Path | None = None, **options: Any) -> Any:
         if option not in known:
             there = ", ".join(spoken(name) for name in [*known, "scale"])
             raise FedmapError(f"data format {kind} takes no {spoken(option)}; it takes {there}")
-    dataset = source.load(Path(path).expanduser(), **options)
+    dataset = source.load(_expanded(path), **options)
     if scale is None:
         return dataset
     if scale not in get_args(Scale):

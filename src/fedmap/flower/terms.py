@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from fedmap import kernels
@@ -18,6 +18,7 @@ from fedmap.simulate.tasks import TaskName
 
 TYPES = {"uint8": torch.uint8, "float32": torch.float32}
 Kind = Literal["uint8", "float32"]
+MOST_SITES = 1_000_000  # a site makes a list of them
 
 
 class Record(BaseModel):
@@ -68,7 +69,7 @@ class Order(Record):
     task: TaskName
     round: int
     number: int  # of the site
-    sites: int  # K
+    sites: int = Field(ge=1, le=MOST_SITES)  # K
     counted: int  # the last round of this site that counts, 0 for none
     server_has_test: bool
     terms: Terms

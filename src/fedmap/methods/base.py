@@ -89,7 +89,7 @@ class Method(Generic[P]):
     public_samples: ClassVar[int] = 0
     # What the server half does with single uploads other than averaging them by `server.mean`. No
     # other average than the mean is possible then, and no differential privacy.
-    uses_each_upload: ClassVar[str] = ""
+    not_averaged: ClassVar[str] = ""
     # Is what the server keeps of all clients a plain mean, so that weights by samples would mix
     # two objectives?
     uniform_weights_only: ClassVar[bool] = False

@@ -14,6 +14,7 @@ class Central(Method[MethodParams]):
     of a round would see. Each client's personal model is this one model."""
 
     pooled = True
+    not_averaged = "all samples are in one place, and nothing is averaged"
 
     def kept_personal(self, client: Client, down: Values, state: Values) -> Values | None:
         return {"model": down["model"]}

@@ -35,7 +35,7 @@ class FedDF(Method[FedDFParams]):
     logits. Loss: the cross-entropy to it, minimized with Adam and a cosine learning rate."""
 
     public_samples = 500
-    uses_each_upload = "every uploaded model is a teacher of the average"
+    not_averaged = "every uploaded model is a teacher of the average"
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         student, steps = server.model(server.mean(uploads, "model")), self.params.distill_steps

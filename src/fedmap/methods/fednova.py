@@ -42,7 +42,7 @@ class FedNova(Method[FedNovaParams]):
         "steps": "its local steps, by which the server divides; they tell its number of samples "
         "up to a batch",
     }
-    uses_each_upload = "it divides each upload by the way that its client says it went"
+    not_averaged = "it divides each upload by the way that its client says it went"
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         downloaded = down["model"]

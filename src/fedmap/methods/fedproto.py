@@ -41,7 +41,7 @@ class FedProto(Method[FedProtoParams]):
         "a class's prototype is the mean over those that hold it",
     }
 
-    uses_each_upload = "a class's prototype is the mean over the clients that hold it"
+    not_averaged = "a class's prototype is the mean over the clients that hold it"
 
     def client_state(self, model: Model) -> Values:
         return untrained(model)

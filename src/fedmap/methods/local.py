@@ -20,6 +20,8 @@ class Local(base.Method[base.MethodParams]):
     Nothing moves, and there is no global model. A client's model is trained further whenever it
     takes part, for as many steps as in any other method."""
 
+    not_averaged = "its clients upload nothing"
+
     def client_state(self, model: Model) -> Values:
         return untrained(model)
 

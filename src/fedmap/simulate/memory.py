@@ -41,7 +41,8 @@ class Memory:
         """The memory with at least this many bytes. Views of an earlier, smaller mapping stay
         valid: same bytes."""
         if self._map is None or len(self._map) < size:
-            size = max(size, mmap.PAGESIZE)
+            # Twice as much each time: a mapping has a file descriptor as long as it has views.
+            size = max(size, 2 * len(self._map) if self._map else mmap.PAGESIZE)
             if os.fstat(self.fd).st_size < size:
                 os.ftruncate(self.fd, size)
             self._map = mmap.mmap(self.fd, size)

@@ -66,6 +66,11 @@ class Setup:
         method, name = self.method, self.method.name()
         self._check_average()
         self._check_privacy()
+        if method.pooled and self.settings.attack != "none":
+            raise FedmapError(
+                f"method {name}: attack is {self.settings.attack!r}, but {method.not_averaged}; "
+                "only 'none' is allowed"
+            )
         if method.uniform_weights_only and self.settings.server_weights != "uniform":
             raise FedmapError(
                 f"method {name}: server_weights is {self.settings.server_weights!r}; what its "
@@ -83,10 +88,10 @@ class Setup:
         kind = self.settings.aggregate
         if kind == "mean":
             return
-        if self.method.uses_each_upload:
+        if self.method.not_averaged:
             raise FedmapError(
                 f"method {self.method.name()}: aggregate is {kind!r}, but "
-                f"{self.method.uses_each_upload}; only 'mean' is allowed"
+                f"{self.method.not_averaged}; only 'mean' is allowed"
             )
         if self.settings.server_weights != "uniform":
             raise FedmapError(
@@ -103,10 +108,10 @@ class Setup:
             raise FedmapError("dp_noise is in units of dp_clip, which is not given")
         if settings.dp_clip is None:
             return
-        if self.method.uses_each_upload:
+        if self.method.not_averaged:
             raise FedmapError(
-                f"{who}: dp_clip is given, but {self.method.uses_each_upload}; noise on the sum "
-                "does not cover that"
+                f"{who}: dp_clip is given, but {self.method.not_averaged}; noise on "
+                "the sum of uploads does not fit that"
             )
         for name, wanted in (("server_weights", "uniform"), ("aggregate", "mean")):
             if getattr(settings, name) != wanted:

@@ -150,7 +150,11 @@ def _predictor(
             "is a class in a file of yours, give it with --method FILE.py:CLASS"
         )
     try:
-        return find_method(method)(**notes.params).predictor(models, entries)
+        chosen = find_method(method)(**notes.params)
+    except FedmapError as wrong:
+        raise FedmapError(f"{path}: {wrong}") from None
+    try:
+        return chosen.predictor(models, entries)
     except KeyError as missing:
         raise FedmapError(
             f"{path} lacks the entry '+{missing.args[0]}', which method {notes.method} needs"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedmap.data.files import images
 from fedmap.data.own.arrays import natural
+from fedmap.data.own.npz import read_arrays
 from fedmap.errors import FedmapError
 from fedmap.use.model import BATCH, Notes
 
@@ -80,7 +81,7 @@ def _pixels(path: Path, notes: Notes) -> npt.NDArray[np.uint8]:
 
 def _rows(path: Path, notes: Notes) -> Batch:
     """The samples of a table."""
-    array = _array(path) if path.suffix.lower() == ".npz" else _numbers(path)
+    array = read_arrays(path, "x")[0] if path.suffix.lower() == ".npz" else _numbers(path)
     if array.dtype.kind not in "biuf":
         raise FedmapError(f"{path}: samples of type {array.dtype}; numbers are allowed")
     if array.ndim == 3 and notes.shape[0] == 1:
@@ -97,20 +98,6 @@ def _rows(path: Path, notes: Notes) -> Batch:
         row = int(finite.int().argmin()) + 1
         raise FedmapError(f"{path}: row {row} has a value that is not finite (NaN or too large)")
     return Batch([f"{path} row {row + 1}" for row in range(len(samples))], samples)
-
-
-def _array(path: Path) -> npt.NDArray[Any]:
-    """Array `x` of an .npz file. Nothing that numpy would have to unpickle is read."""
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            if "x" in content.files:
-                return np.asarray(content["x"])
-            there = ", ".join(content.files) or "none"
-    except Exception as wrong:  # a damaged archive can raise anything
-        raise FedmapError(
-            f"{path}: not an .npz file of plain arrays ({type(wrong).__name__}: {wrong})"
-        ) from wrong
-    raise FedmapError(f"{path}: has no array x; there are: {there}")
 
 
 def _numbers(path: Path) -> npt.NDArray[Any]:

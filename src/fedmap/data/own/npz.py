@@ -3,8 +3,10 @@ the shared test set."""
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedmap.data.dataset import Dataset
 from fedmap.data.own.arrays import Pair
@@ -22,24 +24,28 @@ def read_npz(
     path: Path, *, size: tuple[int, int] | None = None, label_column: str = "y"
 ) -> Dataset:
     """Read a folder of .npz files. Nothing that numpy would have to unpickle is read."""
-    pairs = {file: _read(file, label_column) for file in list_files(path, ".npz")}
+    pairs: dict[Path, Pair] = {}
+    for file in list_files(path, ".npz"):
+        x, y = read_arrays(file, "x", label_column)
+        pairs[file] = x, y
     return combine_files(path, pairs, "npz", size)
 
 
-def _read(path: Path, label: str) -> Pair:
+def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+    """Some arrays of one file, each of which must be there."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())
         if size > CAP:
             raise FedmapError(f"{path}: unpacks to {size:,} bytes; at most {CAP:,} are allowed")
         with np.load(path, allow_pickle=False) as content:
-            missing = {"x", label} - set(content.files)
+            missing = set(names) - set(content.files)
             if missing:
                 raise FedmapError(
                     f"{path}: has no array {' and '.join(sorted(missing))}; "
                     f"there are: {', '.join(content.files) or 'none'}"
                 )
-            return content["x"], content[label]
+            return [content[name] for name in names]
     except FedmapError:
         raise
     except Exception as error:  # a damaged archive can raise anything

@@ -54,7 +54,7 @@ def _read(reader: Any, path: Path, label: str) -> tuple[Pair, list[str]]:
     """Samples and labels of a file, and the names of its features."""
     try:
         with reader.ParquetFile(path) as file:
-            unpacked = _unpacked_bytes(file.metadata)
+            unpacked = _unpacked_bytes(file)
             if unpacked > CAP:
                 raise FedmapError(
                     f"{path}: unpacks to {unpacked:,} bytes; at most {CAP:,} are allowed"
@@ -78,9 +78,15 @@ def _read(reader: Any, path: Path, label: str) -> tuple[Pair, list[str]]:
         ) from error
 
 
-def _unpacked_bytes(metadata: Any) -> int:
+def _unpacked_bytes(file: Any) -> int:
     """The size in memory: eight bytes for each value, because a run of equal values takes almost
     no bytes in the file."""
+    metadata = file.metadata
+    least = 8 * metadata.num_rows * metadata.num_columns
+    if least > CAP:
+        return int(least)
+    # A damaged column raises here; below, pyarrow would end the process.
+    file.scan_contents(None, 1 << 16)
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
     return int(max(8 * values, sum(group.total_byte_size for group in groups)))

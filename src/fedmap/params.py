@@ -1,6 +1,7 @@
 """Checking of parameters in one place, so that every wrong name or value gets the same kind of
 sentence."""
 
+import json
 from types import NoneType
 from typing import Any, TypeVar, cast, get_args
 
@@ -37,6 +38,14 @@ def checked(model: type[M], values: dict[str, Any], owner: str, also: tuple[str,
         raise FedmapError(
             f"{owner}: {name} is {value!r}; allowed: {allowed(model.model_fields[name])}"
         ) from None
+
+
+def value_of(text: str) -> Any:
+    """What a user writes: numbers, true and false are taken as such, all else as text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def allowed(field: FieldInfo) -> str:

@@ -135,7 +135,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(studies, "study", lambda *given: calls.append(given))
     call("study joint")
     call(
-        "study joint --scale smoke --columns a;b --methods map,fedavg --defaults --seeds 1,2 "
+        "study joint --scale smoke --columns a;b --methods map[alpha=0.5,weight=1],fedavg "
+        "--defaults --seeds 1,2 -p alpha=0.5 --clip 100 "
         "--data-dir files --workers 3 --engine ray --ray-address auto "
         "--out o --runs r --plan --report --quiet"
     )
@@ -144,6 +145,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
         "methods": [],
         "seeds": [0],
         "defaults_only": False,
+        "params": {},
+        "clip": None,
         "workers": cores(),
         "engine": "auto",
         "ray_address": None,
@@ -151,9 +154,11 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
     }
     chosen = {
         "columns": ["a", "b"],
-        "methods": ["map", "fedavg"],
+        "methods": ["map[alpha=0.5,weight=1]", "fedavg"],
         "seeds": [1, 2],
         "defaults_only": True,
+        "params": {"alpha": 0.5},
+        "clip": 100,
         "workers": 3,
         "engine": "ray",
         "ray_address": "auto",

@@ -26,12 +26,14 @@ def run_row() -> RunRow:
             "group": "default",
             "seed": 0,
             "rounds": 150,
+            "clip": None,
             "outcome": "diverged" if last == (None, None) else "done",
             "global": last[0],
             "global_last_10": steady[0],
             "personal": last[1],
             "personal_last_10": steady[1],
             "personal_all_clients": last[1],
+            "per_client": None if last[1] is None else f"{last[1]:.2f} {last[1]:.2f}",
         }
         return row | where
 
@@ -53,7 +55,7 @@ def finished_run() -> Callable[..., Any]:
             "personal_accuracy_all_clients": 0.77777,
             "personal_accuracy_per_client": accuracies,
         }
-        settings = SimpleNamespace(label="map", method="map", seed=3, rounds=len(rounds))
+        settings = SimpleNamespace(label="map", method="map", seed=3, rounds=len(rounds), clip=9.0)
         run = SimpleNamespace(
             column="fashion-mnist/mlp",
             group="group 2",

@@ -111,7 +111,7 @@ def test_the_numbers_are_every_clients_accuracy_of_the_runs_that_ended(
         finished_run([0.5], done=False),
     ]
     monkeypatch.setattr(type(FAIRNESS), "work", lambda study, choice: runs)
-    where = {"column": MLP, "method": "map", "seed": 3}
+    where = {"column": MLP, "method": "map", "seed": 3, "clip": 9.0}
     assert FAIRNESS.collect(Choice("paper"), Path()) == [
         where | {"client": 0, "accuracy": 25.0},
         where | {"client": 1, "accuracy": 12.346},

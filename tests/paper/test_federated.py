@@ -7,13 +7,17 @@ from typing import Any
 from fedmap.paper.federated import (
     SMOKE,
     FederatedRun,
+    contenders,
     cut,
     map_beside_fedavg,
+    parameters_of,
     row,
+    shown_name,
     without_diverged,
     words,
 )
 from fedmap.paper.study import Choice, Row
+from fedmap.simulate.settings import Settings
 
 FinishedRun = Callable[..., Any]
 MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
@@ -30,12 +34,14 @@ def test_a_row_has_the_last_round_and_the_last_ten_rounds_in_per_cent(
         "group": "group 2",
         "seed": 3,
         "rounds": 11,
+        "clip": 9.0,
         "outcome": "done",
         "global": 30.0,
         "global_last_10": 16.0,
         "personal": 31.0,
         "personal_last_10": 17.0,
         "personal_all_clients": 77.78,
+        "per_client": "90.00 50.00 " + "10.00 " * 8 + "30.00",
     }
 
 
@@ -43,7 +49,7 @@ def test_a_row_of_a_run_that_diverged_has_no_numbers(finished_run: FinishedRun) 
     found = row(finished_run(ACCURACIES, diverged=True), Path())
     assert found["outcome"] == "diverged"
     numbers = [name for name, value in found.items() if value is None]
-    assert len(numbers) == 5
+    assert len(numbers) == 6
 
 
 def test_a_group_that_diverged_once_is_left_out_everywhere() -> None:
@@ -76,6 +82,41 @@ def test_a_run_is_called_by_its_method_group_column_and_seed() -> None:
     assert FederatedRun(Choice("smoke"), MLP, **given).label == f"map {MLP} #4"
     grouped = FederatedRun(Choice("smoke"), MLP, "alpha 0.1", **given)
     assert grouped.label == f"map (alpha 0.1) {MLP} #4"
+
+
+def test_the_choices_clip_and_parameters_reach_the_runs_that_have_them() -> None:
+    choice = Choice("smoke", clip=7.0, params={"alpha": 0.3, "mu": 2})
+    given: dict[str, Any] = {**SMOKE, "net": "mlp"}
+    plain = FederatedRun(choice, MLP, **given, method="fedavg")
+    assert (plain.settings.params, plain.settings.clip, plain.group) == ({}, 7.0, "default")
+    ours = FederatedRun(choice, MLP, **given, method="map", params={"alpha": 0.9, "weight": 0.1})
+    assert (ours.settings.params["alpha"], ours.settings.params["weight"]) == (0.3, 0.1)
+    assert ours.group == "alpha=0.3"
+    grouped = FederatedRun(choice, MLP, "group 1", **given, method="map")
+    assert grouped.group == "group 1, alpha=0.3"
+
+
+def test_without_a_clip_a_run_has_the_name_that_it_had() -> None:
+    given: dict[str, Any] = {**SMOKE, "net": "mlp", "method": "fedavg"}
+    run = FederatedRun(Choice("smoke"), MLP, **given)
+    assert run.settings.name == Settings.of(given).name
+    assert FederatedRun(Choice("smoke", clip=5.0), MLP, **given).settings.name != run.settings.name
+
+
+def test_a_variant_is_a_group_of_its_own_and_a_preset_is_a_parameter() -> None:
+    tried = ["fedavg", "map[preset=own,alpha=0.5]"]
+    assert list(contenders(tried, lambda method: {"default": {}})) == [
+        ("default", {"method": "fedavg", "params": {}}),
+        ("preset=own, alpha=0.5", {"method": "map", "params": {"preset": "own", "alpha": 0.5}}),
+    ]
+    assert "preset" in parameters_of("map")
+    assert "preset" not in parameters_of("fedavg")
+
+
+def test_a_variant_is_shown_with_what_is_different() -> None:
+    assert shown_name("map") == "MAP"
+    assert shown_name("map[alpha=0.5,own=true]") == "MAP (alpha=0.5, own=True)"
+    assert shown_name("fedrs", "group 2") == "FedRS (group 2)"
 
 
 def test_variants_of_map_stand_beside_fedavg_in_every_column_with_every_seed() -> None:

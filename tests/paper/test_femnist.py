@@ -47,15 +47,20 @@ def test_the_numbers_are_both_accuracies_of_each_round_of_the_runs_that_ended(
     finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
-        finished_run([0.25, 0.5]),
+        finished_run([0.25, 0.5], group="default"),
+        finished_run([0.5], group="alpha=0.5"),
         finished_run([0.5], diverged=True),
         finished_run([0.5], done=False),
     ]
     monkeypatch.setattr(type(FEMNIST), "work", lambda study, choice: runs)
-    where = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3}
+    where: Row = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3, "clip": 9.0}
+    first = {"round": 1, "global": 25.0, "personal": 26.0, "per_client": None}
+    last = {"round": 2, "global": 50.0, "personal": 51.0, "per_client": "25.00 50.00"}
+    only = {"round": 1, "global": 50.0, "personal": 51.0, "per_client": "50.00"}
     assert FEMNIST.collect(Choice("paper"), Path()) == [
-        where | {"round": 1, "global": 25.0, "personal": 26.0},
-        where | {"round": 2, "global": 50.0, "personal": 51.0},
+        where | first,
+        where | last,
+        where | {"method": "map[alpha=0.5]"} | only,
     ]
 
 

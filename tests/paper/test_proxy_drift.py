@@ -7,7 +7,6 @@ import torch
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.proxy_drift import curve, findings, proxy_statistics
 from fedmap.paper.finding import Verdict
-from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["proxy-drift"]
@@ -43,7 +42,7 @@ def training(
 
 def test_the_printed_settings_at_the_papers_scale() -> None:
     trainings: Any = STUDY.work(STUDY.choice("paper"))
-    (drift,) = trainings
+    drift, _ = trainings
     assert (drift.data, drift.net, drift.classes, drift.epochs) == ("cifar-10", "vgg11-bn", 8, 50)
     assert (drift.lr, drift.momentum, drift.samples) == (0.03, 0.9, None)
 
@@ -51,11 +50,20 @@ def test_the_printed_settings_at_the_papers_scale() -> None:
 @pytest.mark.parametrize("scale", ["paper", "small"])
 def test_a_large_net_is_trained_with_two_threads(scale: str) -> None:
     trainings: Any = STUDY.work(STUDY.choice(scale))
-    assert [training.threads for training in trainings] == [2]
+    assert [training.threads for training in trainings] == [2, 2]
 
 
-def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
-    assert size_in_words(STUDY.cuts("small")) in reproduction
+def test_a_training_starts_as_the_authors_do_and_another_as_pytorch_does() -> None:
+    trainings: Any = STUDY.work(STUDY.choice("smoke", seeds=(0, 1)))
+    ways = [(training.seed, training.linear_deviation) for training in trainings]
+    assert ways == [(0, 0.01), (0, None), (1, 0.01), (1, None)]
+    small, plain = (training.fresh().net.classifier.weight.std() for training in trainings[:2])
+    assert abs(small - 0.01) < 0.002 < 0.03 < plain
+    assert len({training.name for training in trainings}) == 4
+
+
+def test_the_small_scale_says_what_it_cuts() -> None:
+    assert STUDY.cuts("small") == ["5 epochs instead of 50"]
     assert STUDY.cuts("paper") == []
 
 

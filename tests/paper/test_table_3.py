@@ -7,20 +7,24 @@ from fedmap.paper import STUDIES
 from fedmap.paper.finding import Verdict
 from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
+from fedmap.paper.tables.table_3 import KEPT, SHARES
 
 RunRow = Callable[..., Row]
 TABLE_3 = STUDIES["table-3"]
 LENET, TFCNN, VGG = TABLE_3.columns
-PRINTED, RELEASED = "n_c / sum n, as printed", "n_c / max n"
+PRINTED, RELEASED, HALF = SHARES
 (FIRST,) = TABLE_3.claims()
 
 
-def test_fedrs_and_map_run_with_both_readings_of_the_class_share() -> None:
-    choice = TABLE_3.choice("small", columns=[LENET], methods=["fedavg", "map"])
+def test_fedrs_and_map_run_with_the_printed_and_the_released_factors() -> None:
+    choice = TABLE_3.choice("small", columns=[LENET], methods=["fedavg", "map", "fedrs"])
     runs: Any = TABLE_3.work(choice)
-    assert [run.group for run in runs] == ["default", PRINTED, RELEASED]
-    assert [run.settings.params.get("mode") for run in runs] == [None, "share", "soft"]
-    assert runs[2].settings.params["alpha"] == 0
+    readings = [PRINTED, RELEASED, HALF]
+    assert [run.group for run in runs] == ["default", *readings, *readings, KEPT]
+    params = [run.settings.params for run in runs[1:]]
+    assert [p["mode"] for p in params] == ["share", "soft", "soft"] * 2 + ["share"]
+    assert [params[i]["alpha"] for i in (1, 2, 4, 5)] == [0.9, 0.5] * 2
+    assert [p["factors"] for p in params[3:]] == [False, False, False, True]
     for run in runs:
         scene = (run.settings.partition, run.settings.partition_params["alpha"])
         assert scene == ("dirichlet", 0.5)
@@ -87,7 +91,7 @@ def test_a_group_that_diverged_in_one_column_is_left_out(run_row: RunRow) -> Non
 def test_notes_set_each_reading_against_fedavg(run_row: RunRow) -> None:
     rows = [run_row("fedavg", (0.0, 0.0), (70.0, 80.0), column=LENET)]
     rows.append(run_row("map", (0.0, 0.0), (71.0, 78.0), column=LENET, group=RELEASED))
-    begin = "mean of the last ten rounds: map with factors n_c / max n is"
+    begin = "mean of the last ten rounds: map with factors released, alpha 0.9 is"
     assert TABLE_3.report(rows).notes == [
         f"global, {begin} +1.0 points from FedAvg.",
         f"personal, {begin} −2.0 points from FedAvg.",

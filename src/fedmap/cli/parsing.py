@@ -1,18 +1,11 @@
 """From the text of options to values, and the number of cores."""
 
-import json
 import os
+import re
 from typing import Any
 
 from fedmap.errors import FedmapError
-
-
-def value(text: str) -> Any:
-    """Numbers, true and false are taken as such, all else as text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+from fedmap.params import value_of
 
 
 def pair(text: str, flag: str) -> tuple[str, str]:
@@ -25,20 +18,22 @@ def pair(text: str, flag: str) -> tuple[str, str]:
 
 def values(pairs: list[str], flag: str) -> dict[str, Any]:
     """The values of NAME=VALUE pairs by name."""
-    return {name: value(right) for name, right in (pair(text, flag) for text in pairs)}
+    return {name: value_of(right) for name, right in (pair(text, flag) for text in pairs)}
 
 
 def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any]]:
     """The lists of values of NAME=VALUE,VALUE pairs by name."""
     return {
-        name: [value(part) for part in listed(right, f"{flag} {name}")]
+        name: [value_of(part) for part in listed(right, f"{flag} {name}")]
         for name, right in (pair(text, flag) for text in pairs)
     }
 
 
 def listed(text: str, flag: str, between: str = ",") -> list[str]:
-    """The different parts of a list, in their order; at least one."""
-    parts = [part.strip() for part in text.split(between) if part.strip()]
+    """The different parts of a list, in their order; at least one. What is in square brackets stays
+    together."""
+    split = re.split(rf"{re.escape(between)}(?![^\[]*\])", text)
+    parts = [part.strip() for part in split if part.strip()]
     if not parts:
         raise FedmapError(f"{flag} is empty; give at least one, with {between!r} between several")
     return list(dict.fromkeys(parts))

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedmap.errors import FedmapError
 from fedmap.nets.adapt import adapt
-from fedmap.nets.base import Net, seeded
+from fedmap.nets.base import Net, draw_linear, seeded
 from fedmap.nets.femnist import FEMNISTNet
 from fedmap.nets.lenet import LeNet, LeNet2D, LeNet2DReLU
 from fedmap.nets.mlp import MLPNet
@@ -41,13 +41,23 @@ for name, maker in PAPER.items():
     NETS.add(name)(maker)
 
 
-def build(name: str, shape: tuple[int, ...], classes: int, seed: int) -> Net:
-    """A freshly initialized net for samples of this shape; the same seed gives the same weights."""
+def build(
+    name: str,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    linear_deviation: float | None = None,
+) -> Net:
+    """A freshly initialized net for samples of this shape; the same seed gives the same weights.
+    Linear layers are drawn from N(0, linear_deviation^2), or as PyTorch does."""
     maker = NETS[name]
     try:
         with seeded(seed):
-            net = maker(shape, classes)
-            return net if isinstance(net, Net) else adapt(net, shape, classes)
+            made = maker(shape, classes)
+            net = made if isinstance(made, Net) else adapt(made, shape, classes)
+            if linear_deviation is not None:
+                draw_linear(net, linear_deviation)
+            return net
     except (ValueError, RuntimeError) as wrong:
         raise FedmapError(f"net {name} cannot take samples of shape {shape}: {wrong}") from wrong
 

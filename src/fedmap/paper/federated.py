@@ -1,11 +1,13 @@
 """Federated runs as the work of the paper's studies: the columns of its tables, what each scale
 cuts, and the rows of numbers."""
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedmap.experiment.runs import RunWork
-from fedmap.paper.study import Choice, Row, Scale
+from fedmap.methods import METHODS, find_method
+from fedmap.paper.study import Choice, Row, Scale, Study, require, variant
 from fedmap.simulate.result import STEADY
 from fedmap.simulate.settings import NO_NUMBERS, Settings
 
@@ -78,11 +80,61 @@ class FederatedRun(RunWork):
 
     def __init__(self, choice: Choice, column: str, group: str = "default", **given: Any) -> None:
         self.column = column
-        self.group = group
         how = {name: getattr(choice, name) for name in NO_NUMBERS if hasattr(choice, name)}
-        settings = Settings.of(how | given)
-        more = "" if group == "default" else f" ({group})"
+        known = parameters_of(given["method"])
+        asked = {name: value for name, value in choice.params.items() if name in known}
+        params = given.get("params", {}) | asked
+        settings = Settings.of(how | {"clip": choice.clip} | given | {"params": params})
+        named = [] if group == "default" and asked else [group]
+        self.group = ", ".join([*named, *in_words(asked)])
+        more = "" if self.group == "default" else f" ({self.group})"
         super().__init__(settings, f"{settings.label}{more} {column} #{settings.seed}")
+
+
+class RunStudy(Study):
+    """A study of federated runs, each of which is one row."""
+
+    def work(self, choice: Choice) -> Sequence[FederatedRun]:
+        raise NotImplementedError
+
+    def check(self, choice: Choice) -> None:
+        if choice.params:
+            runs = self.work(choice)
+            known = {name for run in runs for name in parameters_of(run.settings.method)}
+            require("parameter", list(choice.params), sorted(known))
+
+    def collect(self, choice: Choice, root: Path) -> list[Row]:
+        return [row(run, root) for run in self.work(choice) if run.done(root)]
+
+
+def parameters_of(method: str) -> list[str]:
+    """The names of a method's parameters, and `preset` where it has presets."""
+    found = find_method(method)
+    return [*found.Params.model_fields, *(["preset"] if found.presets else [])]
+
+
+def in_words(params: dict[str, Any]) -> list[str]:
+    """Each parameter with its value, as in the brackets of a variant."""
+    return [f"{name}={value}" for name, value in params.items()]
+
+
+def shown_name(method: str, group: str = "default") -> str:
+    """What a table calls a method, or a variant of it."""
+    name, own = variant(method)
+    more = in_words(own) if own else [] if group == "default" else [group]
+    return METHODS[name].__name__ + (f" ({', '.join(more)})" if more else "")
+
+
+def contenders(
+    methods: Sequence[str], groups: Callable[[str], dict[str, dict[str, Any]]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A group's name and the settings of its runs, for each group of each method. A variant such as
+    `map[alpha=0.5]` is a group of its own."""
+    for text in methods:
+        method, own = variant(text)
+        found = {", ".join(in_words(own)): own} if own else groups(method)
+        for group, params in found.items():
+            yield group, {"method": method, "params": params}
 
 
 def map_beside_fedavg(choice: Choice, variants: dict[str, dict[str, Any]]) -> list[FederatedRun]:
@@ -108,12 +160,19 @@ def row(run: FederatedRun, root: Path) -> Row:
         "group": run.group,
         "seed": settings.seed,
         "rounds": settings.rounds,
+        "clip": settings.clip,
     }
     if run.diverged(root):
-        return where | {"outcome": "diverged"} | dict.fromkeys(NUMBERS)
+        return where | {"outcome": "diverged"} | dict.fromkeys([*NUMBERS, "per_client"])
     final = run.result(root).final
     numbers = {name: percent(final[key]) for name, key in NUMBERS.items()}
-    return where | {"outcome": "done"} | numbers
+    return where | {"outcome": "done"} | numbers | {"per_client": per_client(final)}
+
+
+def per_client(final: Row) -> str:
+    """After the last round, every client's personal accuracy in per cent, in one cell."""
+    accuracies = final["personal_accuracy_per_client"]
+    return " ".join(f"{100 * accuracy:.2f}" for accuracy in accuracies)
 
 
 def percent(share: float | None) -> float | None:

@@ -11,17 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedmap.paper.federated import COLUMNS, FederatedRun, cut, place, words
+from fedmap.paper.federated import COLUMNS, FederatedRun, RunStudy, cut, place, words
 from fedmap.paper.finding import Finding, Verdict, not_tested, signed
 from fedmap.paper.published import WORSE_OFF
-from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
+from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale
 from fedmap.report.plots import COLORS, bare
 
 METHODS = ("fedavg", "map")
 Changes = dict[tuple[str, int], NDArray[np.float64]]  # by column and seed, of each client
 
 
-class Fairness(Study):
+class Fairness(RunStudy):
     """After the last round every client is asked: FedAvg's trains the final model once more, MAP's
     takes the HPM that it keeps."""
 
@@ -49,6 +49,7 @@ class Fairness(Study):
             if run.done(root) and not run.diverged(root):
                 settings = run.settings
                 where = {"column": run.column, "method": settings.method, "seed": settings.seed}
+                where["clip"] = settings.clip
                 accuracies = run.result(root).final["personal_accuracy_per_client"]
                 rows += [
                     where | {"client": k, "accuracy": round(100 * accuracy, 3)}

@@ -10,8 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedmap.methods import METHODS
-from fedmap.paper.federated import FederatedRun, cut, percent, words
+from fedmap.paper.federated import (
+    FederatedRun,
+    RunStudy,
+    contenders,
+    cut,
+    per_client,
+    percent,
+    shown_name,
+    words,
+)
 from fedmap.paper.finding import Finding, Verdict, together
 from fedmap.paper.study import (
     GOALS,
@@ -21,7 +29,6 @@ from fedmap.paper.study import (
     Report,
     Row,
     Scale,
-    Study,
     names_of,
 )
 from fedmap.report.plots import COLORS, bare, smooth
@@ -44,7 +51,7 @@ SMOKE = {
 }
 
 
-class FemnistStudy(Study):
+class FemnistStudy(RunStudy):
     """One client for each writer; a column is a fraction of clients with a number of epochs."""
 
     line = "Convergence on FEMNIST, where every client is a writer"
@@ -59,25 +66,29 @@ class FemnistStudy(Study):
     def work(self, choice: Choice) -> list[FederatedRun]:
         place = {"data": "femnist", "net": "femnist"} | cut(choice.scale, SMALL, SMOKE)
         return [
-            FederatedRun(choice, name, **place, **setting, method=method, seed=seed)
+            FederatedRun(choice, name, group, **place, **setting, **run, seed=seed)
             for name, setting in SETTINGS.items()
             if name in choice.columns
             for seed in choice.seeds
-            for method in choice.methods
+            for group, run in contenders(choice.methods, lambda method: {"default": {}})
         ]
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         rows: list[Row] = []
         for run in self.work(choice):
             if run.done(root) and not run.diverged(root):
-                settings = run.settings
-                where = {"column": run.column, "method": settings.method, "seed": settings.seed}
+                settings, result = run.settings, run.result(root)
+                more = "" if run.group == "default" else f"[{run.group}]"
+                where: Row = {"column": run.column, "method": f"{settings.method}{more}"}
+                where |= {"seed": settings.seed, "clip": settings.clip}
                 rows += [
                     where
                     | {"round": record["round"]}
                     | {goal: percent(record[f"{goal}_accuracy"]) for goal in GOALS}
-                    for record in run.result(root).rounds
+                    | {"per_client": None}
+                    for record in result.rounds
                 ]
+                rows[-1]["per_client"] = per_client(result.final)
         return rows
 
     def report(self, rows: list[Row]) -> Report:
@@ -117,7 +128,7 @@ def table(rows: list[Row]) -> Table:
         for method in methods_of(rows, column):
             curves = [curve(rows, column, method, goal) for goal in GOALS]
             numbers = [number for c in curves for number in (c[-1], steady(c))]
-            name = METHODS[method].__name__
+            name = shown_name(method)
             lines.append([column, name, *(f"{number:.1f}" for number in numbers)])
     return Table("FEMNIST, accuracy in %", head, lines)
 
@@ -148,8 +159,8 @@ def draw(axes: Axes, rows: list[Row], column: str, goal: str) -> None:
     for color, method in zip(COLORS, names_of(rows, "method"), strict=False):
         values = curve(rows, column, method, goal)
         if len(values):
-            rounds, name = np.arange(1, len(values) + 1), METHODS[method].__name__
-            axes.plot(rounds, smooth(values, 3), color=color, label=name)
+            rounds = np.arange(1, len(values) + 1)
+            axes.plot(rounds, smooth(values, 3), color=color, label=shown_name(method))
     bare(axes)
 
 

@@ -2,7 +2,6 @@
 scatter with FedAvg."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean
 from typing import ClassVar
 
@@ -11,9 +10,9 @@ from matplotlib.figure import Figure
 from fedmap.paper.federated import (
     COLUMNS,
     FederatedRun,
+    RunStudy,
     cut,
     map_beside_fedavg,
-    row,
     without_diverged,
     words,
 )
@@ -26,7 +25,6 @@ from fedmap.paper.study import (
     Report,
     Row,
     Scale,
-    Study,
     names_of,
 )
 from fedmap.report.plots import COLORS, bare
@@ -52,7 +50,7 @@ SETTINGS = {
 }
 
 
-class Parameters(Study):
+class Parameters(RunStudy):
     """MAP with every setting that the paper tries."""
 
     line = "MAP with 20 settings of its parameters, beside FedAvg"
@@ -68,9 +66,6 @@ class Parameters(Study):
 
     def work(self, choice: Choice) -> list[FederatedRun]:
         return map_beside_fedavg(choice, SETTINGS)
-
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
         rows, left_out = without_diverged(rows)

@@ -25,7 +25,7 @@ NET = "vgg16-bn"
 TARGETS = tuple(range(10, 90, 10))
 SIZES: dict[Scale, dict[str, Any]] = {
     "paper": {"data": "cifar-100", "net": NET, "epochs": EPOCHS, "threads": 2},
-    "small": {"data": "cifar-100", "net": "vgg8-bn", "epochs": 10, "samples": 5000, "threads": 2},
+    "small": {"data": "cifar-100", "net": "vgg8-bn", "epochs": 15, "samples": 20000, "threads": 2},
     "smoke": {"data": "fashion-mini", "net": "lenet", "epochs": 2, "samples": 200},
 }
 SOME_TARGETS: dict[Scale, tuple[int, ...]] = {

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from fedmap.nets import build
 from fedmap.paper.central import Central, shown_cuts
 from fedmap.paper.finding import Finding, Verdict, together
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study, names_of
@@ -23,9 +24,11 @@ EPOCHS = 50
 NET = "vgg11-bn"
 SIZES: dict[Scale, dict[str, Any]] = {
     "paper": {"data": "cifar-10", "net": NET, "epochs": EPOCHS, "threads": 2},
-    "small": {"data": "cifar-10", "net": NET, "epochs": 15, "samples": 2500, "threads": 2},
+    "small": {"data": "cifar-10", "net": NET, "epochs": 5, "threads": 2},
     "smoke": {"data": "fashion-mini", "net": "lenet", "epochs": 2, "samples": 200},
 }
+# how linear layers start: the standard deviation, None for PyTorch's way
+STARTS = {"released, N(0, 0.01²)": 0.01, "PyTorch's": None}
 NEARLY_ZERO = 0.1  # of what it is compared with
 COLORS = {
     "observed": "#2A7F9E",
@@ -39,6 +42,12 @@ COLORS = {
 @dataclass(frozen=True, kw_only=True)
 class Drift(Central):
     """A training whose proxies are measured after each epoch."""
+
+    linear_deviation: float | None  # of linear layers at the start; None for PyTorch's way
+
+    def fresh(self) -> Model:
+        shape, classes = self.dataset.shape, len(self.dataset.classes)
+        return Model(build(self.net, shape, classes, self.seed, self.linear_deviation))
 
     def measure(self, epoch: int, model: Model, gradient: Tensor) -> list[Row]:
         proxies = model.net.classifier.weight
@@ -71,7 +80,7 @@ def proxy_statistics(epoch: int, proxies: Tensor, gradient: Tensor, observed: in
 
 
 class ProxyDrift(Study):
-    """One training, measured after each epoch."""
+    """A training for each way to start, measured after each epoch."""
 
     line = (
         "Norms, gradients and distances of proxies while VGG11-BN trains on 8 of the 10 classes of "
@@ -84,11 +93,15 @@ class ProxyDrift(Study):
 
     def work(self, choice: Choice) -> list[Drift]:
         size = SIZES[choice.scale] | {"data_dir": choice.data_dir}
-        return [Drift(classes=OBSERVED, lr=0.03, seed=seed, **size) for seed in choice.seeds]
+        return [
+            Drift(classes=OBSERVED, lr=0.03, seed=seed, linear_deviation=deviation, **size)
+            for seed in choice.seeds
+            for deviation in STARTS.values()
+        ]
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         return [
-            {"seed": work.seed} | row
+            {"start": start_of(work), "seed": work.seed} | row
             for work in self.work(choice)
             if work.done(root)
             for row in work.measured(root)
@@ -103,6 +116,11 @@ class ProxyDrift(Study):
 
 
 STUDIES.add("proxy-drift")(ProxyDrift())
+
+
+def start_of(work: Drift) -> str:
+    """How its linear layers start."""
+    return next(name for name, deviation in STARTS.items() if deviation == work.linear_deviation)
 
 
 def curve(rows: list[Row], what: str, group: str, label: int | None = None) -> dict[int, float]:

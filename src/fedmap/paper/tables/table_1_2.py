@@ -3,12 +3,11 @@ parameter groups."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import mean, stdev
 from typing import ClassVar
 
 from fedmap.methods import METHODS
-from fedmap.paper.federated import COLUMNS, FederatedRun, cut, place, row, words
+from fedmap.paper.federated import COLUMNS, FederatedRun, RunStudy, contenders, cut, place, words
 from fedmap.paper.finding import Finding, Verdict, not_tested, signed
 from fedmap.paper.groups import GROUPS
 from fedmap.paper.published import PUBLISHED
@@ -20,7 +19,6 @@ from fedmap.paper.study import (
     Report,
     Row,
     Scale,
-    Study,
     names_of,
 )
 from fedmap.report.table import Table
@@ -35,7 +33,7 @@ ORDER = METHODS_OF["personal"]
 COMBINED = ("dittors", "scars", "map", "scamap")  # all others are single methods
 
 
-class Tables12(Study):
+class Tables12(RunStudy):
     """All methods, with the paper's settings and its three groups of parameters."""
 
     line = "Aggregation and personalization of 23 methods on 4 datasets with 2 networks each"
@@ -52,9 +50,6 @@ class Tables12(Study):
 
     def work(self, choice: Choice) -> list[FederatedRun]:
         return list(runs(choice))
-
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
         return Report(tables={goal: goal_table(rows, goal) for goal in GOALS}, notes=notes(rows))
@@ -78,10 +73,8 @@ def runs(choice: Choice) -> Iterator[FederatedRun]:
     for name in choice.columns:
         given = place(name, choice.scale)
         for seed in choice.seeds:
-            for method in choice.methods:
-                for group, params in groups(method, choice).items():
-                    more = given | {"method": method, "params": params, "seed": seed}
-                    yield FederatedRun(choice, name, group, **more)
+            for group, run in contenders(choice.methods, partial(groups, choice=choice)):
+                yield FederatedRun(choice, name, group, **given, **run, seed=seed)
 
 
 def groups(method: str, choice: Choice) -> dict[str, Row]:

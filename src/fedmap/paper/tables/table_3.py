@@ -2,12 +2,19 @@
 softmax goes by class shares."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
 
 from fedmap.methods import METHODS
-from fedmap.paper.federated import FederatedRun, cut, place, row, without_diverged, words
+from fedmap.paper.federated import (
+    FederatedRun,
+    RunStudy,
+    contenders,
+    cut,
+    place,
+    without_diverged,
+    words,
+)
 from fedmap.paper.finding import Finding, Verdict, not_tested, signed
 from fedmap.paper.published import COMPLETE
 from fedmap.paper.study import (
@@ -18,22 +25,27 @@ from fedmap.paper.study import (
     Report,
     Row,
     Scale,
-    Study,
     names_of,
 )
 from fedmap.report.table import Table
 
-# The printed factor n_c / sum n is about 1/C for every class, so it shrinks all gradients; n_c /
-# max n is what the authors' code has.
+# The printed factor n_c / sum n is about 1/C for every class, so it shrinks all gradients. The
+# authors' code has alpha + (1 - alpha) n_c / max n.
 SHARES: dict[str, dict[str, Any]] = {
     "n_c / sum n, as printed": {"mode": "share"},
-    "n_c / max n": {"mode": "soft", "alpha": 0.0},
+    "released, alpha 0.9": {"mode": "soft", "alpha": 0.9},
+    "released, alpha 0.5": {"mode": "soft", "alpha": 0.5},
+}
+KEPT = "n_c / sum n, kept in answers"
+GROUPS: dict[str, dict[str, dict[str, Any]]] = {
+    "map": SHARES,
+    "fedrs": SHARES | {KEPT: {"mode": "share", "factors": True}},
 }
 Averages = dict[tuple[str, str], float]  # of a method with a group of parameters
 FEDAVG = ("fedavg", "default")
 
 
-class Table3(Study):
+class Table3(RunStudy):
     """Eleven methods; FedRS and MAP with both readings of the class share."""
 
     line = "Complete classes: 11 methods on data divided by a Dirichlet distribution with alpha 0.5"
@@ -53,20 +65,15 @@ class Table3(Study):
         return [*words(cut(scale)), *more, "default parameters instead of the best of three groups"]
 
     def work(self, choice: Choice) -> list[FederatedRun]:
-        scene = {"partition": "dirichlet", "partition_params": {"alpha": 0.5}}
-        found = []
-        for name in choice.columns:
-            given = place(name, choice.scale) | scene
-            for seed in choice.seeds:
-                for method in choice.methods:
-                    groups = SHARES if method in ("fedrs", "map") else {"default": {}}
-                    for group, params in groups.items():
-                        more = given | {"method": method, "params": params, "seed": seed}
-                        found.append(FederatedRun(choice, name, group, **more))
-        return found
-
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
+        scene: Row = {"partition": "dirichlet", "partition_params": {"alpha": 0.5}}
+        return [
+            FederatedRun(
+                choice, name, group, **place(name, choice.scale), **scene, **run, seed=seed
+            )
+            for name in choice.columns
+            for seed in choice.seeds
+            for group, run in contenders(choice.methods, groups)
+        ]
 
     def report(self, rows: list[Row]) -> Report:
         rows, left_out = comparable(rows)
@@ -77,6 +84,11 @@ class Table3(Study):
 
 
 STUDIES.add("table-3")(Table3())
+
+
+def groups(method: str) -> dict[str, dict[str, Any]]:
+    """The readings of the class share, where a method has them."""
+    return GROUPS.get(method, {"default": {}})
 
 
 def comparable(rows: list[Row]) -> tuple[list[Row], list[str]]:

@@ -72,5 +72,18 @@ def finished_run() -> Callable[..., Any]:
 
 @pytest.fixture
 def reproduction() -> str:
-    """The page of the reproduction, as it is kept."""
-    return (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
+    """The studies' pages, as they are kept, without line breaks."""
+    pages = sorted((Path(__file__).parents[2] / "docs" / "reproduction").glob("*.md"))
+    return " ".join(" ".join(page.read_text().split()) for page in pages)
+
+
+@pytest.fixture
+def one_seed_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For rules that are about other things than the number of seeds."""
+    monkeypatch.setattr("fedmap.paper.finding.SEEDS", 1)
+
+
+@pytest.fixture
+def thrice() -> Callable[[list[Row]], list[Row]]:
+    """The rows again for the seeds 1 and 2."""
+    return lambda rows: [r | {"seed": seed} for seed in range(3) for r in rows]

@@ -9,13 +9,19 @@ from fedmap.paper.federated import (
     FederatedRun,
     contenders,
     cut,
+    difference,
+    failures,
+    gains_of,
     map_beside_fedavg,
     parameters_of,
     row,
     shown_name,
+    trusted,
+    values,
     without_diverged,
     words,
 )
+from fedmap.paper.finding import Estimate
 from fedmap.paper.study import Choice, Row
 from fedmap.simulate.settings import Settings
 
@@ -75,6 +81,62 @@ def test_a_run_that_diverges_is_marked_and_does_not_stop_the_study(tmp_path: Pat
 
 def test_the_small_scale_is_the_one_that_the_page_tells_of(reproduction: str) -> None:
     assert f"Smaller than the paper: {', '.join(words(cut('small')))}, " in reproduction
+
+
+def run(
+    method: str, steady: float, clients: str = "", seed: int = 0, column: str = MLP, rounds: int = 9
+) -> Row:
+    where = {"column": column, "method": method, "group": "default", "seed": seed}
+    numbers = {"global_last_10": steady, "per_client": clients or None}
+    return where | {"rounds": rounds, "outcome": "done"} | numbers
+
+
+def test_only_three_seeds_are_trusted_or_one_of_a_run_that_takes_hours() -> None:
+    three = [run("map", 1.0, seed=seed) for seed in range(3)]
+    assert trusted(three) == three
+    assert trusted(three[:2]) == []
+    assert trusted([*three[:2], three[2] | {"outcome": "diverged"}]) == []
+    assert trusted([*three[:2], three[2] | {"column": LENET}]) == []
+    assert trusted([*three[:2], three[2] | {"method": "fedavg"}]) == []
+    assert trusted([*three[:2], three[2] | {"group": "group 1"}]) == []
+    long = run("map", 1.0, column="cifar-10/tfcnn", rounds=150)
+    assert trusted([long]) == [long]
+    assert trusted([long | {"rounds": 60}, long | {"column": MLP}]) == []
+
+
+def test_global_models_are_compared_by_seed_over_the_columns_that_both_have() -> None:
+    rows = [run("map", 12.0), run("map", 15.0, column=LENET), run("map", 30.0, seed=1)]
+    rows += [run("fedavg", 10.0), run("fedavg", 11.0, column=LENET), run("fedavg", 20.0, seed=1)]
+    rows += [run("map", 99.0, seed=2), run("fedavg", 0.0, seed=3)]
+    ours, plain = ("map", "default"), ("fedavg", "default")
+    assert difference(rows, ours, plain, "global") == Estimate.of([3.0, 10.0])
+    assert difference(rows, plain, ours, "global") == Estimate.of([-3.0, -10.0])
+    assert difference(rows[:3], ours, plain, "global") is None
+
+
+def test_personal_models_are_compared_client_by_client() -> None:
+    rows = [run("map", 0.0, "50.00 60.00"), run("map", 0.0, "70.00 80.00", seed=1)]
+    rows += [run("fedavg", 0.0, "49.00 62.00"), run("fedavg", 0.0, "70.00 75.00", seed=1)]
+    ours, plain = ("map", "default"), ("fedavg", "default")
+    found = difference(rows, ours, plain, "personal")
+    assert found == Estimate.of([1.0, -2.0, 0.0, 5.0])
+    assert gains_of(rows, ours) == f"+0.0 ± 0.0 global and {found} personal"
+    without = [r | {"per_client": None} for r in rows]
+    assert difference(without, ours, plain, "personal") is None
+    assert gains_of(without, ours) is None
+
+
+def test_a_single_clients_accuracy_and_a_row_without_any_are_read() -> None:
+    assert values(run("map", 1.0) | {"per_client": 70.5}, "personal") == [70.5]
+    assert values({"global_last_10": None}, "global") == []
+    assert values({}, "personal") == []
+
+
+def test_a_run_that_diverged_is_named() -> None:
+    lost = run("map", 1.0) | {"outcome": "diverged", "group": "group 1"}
+    assert failures([run("map", 1.0), lost]) == [
+        f"MAP (group 1) on {MLP}, seed 0, diverged and is left out."
+    ]
 
 
 def test_a_run_is_called_by_its_method_group_column_and_seed() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedmap.nets import build
 from fedmap.paper.central import Central, shown_cuts
-from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, together
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study, names_of
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
@@ -28,7 +28,8 @@ SIZES: dict[Scale, dict[str, Any]] = {
     "smoke": {"data": "fashion-mini", "net": "lenet", "epochs": 2, "samples": 200},
 }
 # how linear layers start: the standard deviation, None for PyTorch's way
-STARTS = {"released, N(0, 0.01²)": 0.01, "PyTorch's": None}
+RELEASED = "N(0, 0.01²), as released"
+STARTS = {RELEASED: 0.01, "PyTorch's": None}
 NEARLY_ZERO = 0.1  # of what it is compared with
 COLORS = {
     "observed": "#2A7F9E",
@@ -112,7 +113,7 @@ class ProxyDrift(Study):
 
     def claims(self) -> list[Claim]:
         text = "Proxies of missing classes are pushed early and collapse"
-        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
+        return [Claim(text, pushed_and_collapsed)]
 
 
 STUDIES.add("proxy-drift")(ProxyDrift())
@@ -140,25 +141,33 @@ def groups_of(rows: list[Row], what: str) -> list[str]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Norms, gradients and distances by epoch."""
-    drawn = Figure(figsize=(11, 3.6), layout="constrained")
+    """Norms, gradients and distances by epoch, a line of pictures for each way to start."""
+    starts = names_of(rows, "start")
+    drawn = Figure(figsize=(11, 3.4 * len(starts) + 0.2), layout="constrained")
     titles = {
         "norm": "Norm of proxies",
         "gradient": "Norm of the epoch's summed gradient",
         "distance": "Mean distance between proxies",
     }
-    for axes, (what, title) in zip(drawn.subplots(1, 3), titles.items(), strict=True):
-        for group in groups_of(rows, what):
-            draw(axes, rows, what, group)
-        axes.set_title(title, loc="left", fontsize=11)
-        distance = what == "distance"
-        axes.set_xlabel("epoch" if distance else "epoch (thin: one class; thick: mean)")
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        legend = "O observed, M missing" if distance else "classes"
-        axes.legend(frameon=False, fontsize=9, title=legend, title_fontsize=8)
-        bare(axes)
+    grid = drawn.subplots(len(starts), len(titles), squeeze=False)
+    for line, start in zip(grid, starts, strict=True):
+        mine = [r for r in rows if r["start"] == start]
+        for axes, (what, title) in zip(line, titles.items(), strict=True):
+            for group in groups_of(mine, what):
+                draw(axes, mine, what, group)
+            axes.set_title(f"{title}\nstart: {start}", loc="left", fontsize=10)
+            decorate(axes, what == "distance")
     return drawn
+
+
+def decorate(axes: Axes, distance: bool) -> None:
+    """Names of axes and lines."""
+    axes.set_xlabel("epoch" if distance else "epoch (thin: one class; thick: mean)")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend = "O observed, M missing" if distance else "classes"
+    axes.legend(frameon=False, fontsize=9, title=legend, title_fontsize=8)
+    bare(axes)
 
 
 def draw(axes: Axes, rows: list[Row], what: str, group: str) -> None:
@@ -175,22 +184,36 @@ def draw(axes: Axes, rows: list[Row], what: str, group: str) -> None:
 
 
 def epoch_table(rows: list[Row]) -> Table:
-    """All means, epoch by epoch."""
+    """All means, epoch by epoch, for each way to start."""
     names = [(w, g) for w in ("norm", "gradient", "distance") for g in groups_of(rows, w)]
-    curves = [curve(rows, *name) for name in names]
-    lines = [
-        [str(epoch), *(f"{values[epoch]:.3g}" if epoch in values else "-" for values in curves)]
-        for epoch in sorted({r["epoch"] for r in rows})
-    ]
-    head = ["epoch", *(f"{what} {group}" for what, group in names)]
+    lines = []
+    for start in names_of(rows, "start"):
+        mine = [r for r in rows if r["start"] == start]
+        curves = [curve(mine, *name) for name in names]
+        lines += [
+            [start, str(epoch), *(f"{c[epoch]:.3g}" if epoch in c else "-" for c in curves)]
+            for epoch in sorted({r["epoch"] for r in mine})
+        ]
+    head = ["start", "epoch", *(f"{what} {group}" for what, group in names)]
     return Table("Means over classes after each epoch (0: before training)", head, lines)
 
 
 def findings(rows: list[Row]) -> list[Finding]:
-    """The paper's three statements of this figure; none before the first epoch."""
-    if not any(r["epoch"] for r in rows):
-        return []
-    return [slightly_smaller(rows), pushed_early(rows), collapsed(rows)]
+    """The paper's three statements of this figure for each way to start; none before the first
+    epoch."""
+    found = []
+    for start in names_of(rows, "start"):
+        mine = [r for r in rows if r["start"] == start]
+        if any(r["epoch"] for r in mine):
+            told = [slightly_smaller(mine), pushed_early(mine), collapsed(mine)]
+            told = [f._replace(numbers=f"Start {start}: {f.numbers}") for f in told]
+            found += by_seeds(told, len({r["seed"] for r in mine}))
+    return found
+
+
+def pushed_and_collapsed(claim: str, rows: list[Row]) -> Finding:
+    """Where linear layers start as in the authors' code."""
+    return together(claim, findings([r for r in rows if r["start"] == RELEASED]))
 
 
 def slightly_smaller(rows: list[Row]) -> Finding:
@@ -203,7 +226,13 @@ def slightly_smaller(rows: list[Row]) -> Finding:
         f"{observed[last]:.2f} for observed classes"
     )
     statement = "The paper's 'slightly smaller than the observed classes'"
-    return Finding(statement, Verdict.of(all(below), below[-1]), numbers)
+    ratios = []
+    for seed in names_of(rows, "seed"):
+        mine = [r for r in rows if r["seed"] == seed]
+        ends = (curve(mine, "norm", group)[last] for group in ("missing", "observed"))
+        ratios.append(next(ends) / next(ends))
+    short = f"missing proxies' norm {Estimate.of(ratios).plain(2)} of the others'"
+    return Finding(statement, Verdict.of(all(below), below[-1]), numbers, short)
 
 
 def pushed_early(rows: list[Row]) -> Finding:

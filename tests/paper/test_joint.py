@@ -34,6 +34,14 @@ def test_a_method_without_a_global_model_has_no_point(run_row: RunRow) -> None:
     assert measured([run_row("fedrep", (None, 90.0), outcome="done")]) == {}
 
 
+def test_a_name_does_not_cover_another_point(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (80.0, 90.0)), run_row("ditto", (80.3, 90.0))]
+    rows.append(run_row("map", (90.0, 80.0)))
+    labels: list[Any] = list(JOINT.report(rows).figures["joint"].axes[0].texts)
+    moved = {label.get_text() for label in labels if label.arrow_patch is not None}
+    assert moved == {"FedAvg"}
+
+
 def test_the_papers_points_are_means_over_the_same_columns() -> None:
     points = printed(["map"], [MLP, LENET])
     assert points["map"] == pytest.approx(((88.1 + 88.4) / 2, (92.1 + 91.8) / 2))

@@ -130,7 +130,10 @@ def test_features_are_dots_and_proxies_are_lines_from_the_origin() -> None:
     rows = training(missing=(-1.0, 0.0))
     figure = STUDY.report(rows).figures["features"]
     axes = figure.axes[2]  # the first net, 2 of the classes
-    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1: accuracy 92.0%"
+    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1: 92.0 %"
+    low = [r | {"x": 89.0} if r["kind"] == "accuracy" else r for r in training()]
+    failed = STUDY.report(low).figures["features"].axes[2]
+    assert failed.get_title(loc="left").endswith("89.0 % (failed)")
     dots = [np.asarray(mark.get_offsets()).tolist() for mark in axes.collections]
     assert dots == [[[3, 0], [5, 0]], [[0, 3], [0, 5]]]
     reach = 5.0  # the longest proxy reaches as far as nearly all dots

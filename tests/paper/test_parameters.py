@@ -83,7 +83,8 @@ def test_the_legend_has_the_color_of_each_alpha_and_the_mark_of_each_transfer(
     transfers = [f"{name}, weight {w}" for name in ("KD", "MMD") for w in ("0.01", "0.1")]
     assert [mark.get_label() for mark in legend] == [*alphas, *transfers]
     color, mark = legend[1], legend[-1]
-    assert np.array_equal(np.asarray(point.get_facecolor()), np.asarray(color.get_facecolor()))
+    assert np.array_equal(np.asarray(point.get_edgecolor()), np.asarray(color.get_facecolor()))
+    assert len(np.asarray(point.get_facecolor())) == 0  # hollow
     corners = [np.asarray(which.get_paths()[0].vertices).tolist() for which in (point, mark)]
     assert corners[0] == corners[1]
 

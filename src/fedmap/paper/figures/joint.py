@@ -80,13 +80,17 @@ def scatter(figure: Figure, axes: Axes, points: Points, title: str) -> None:
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")
     axes.margins(0.12)
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right + 0.1 * (right - left))  # room for the last name
     bare(axes)
     figure.draw_without_rendering()  # only now is it known where the points will be, in pixels
     label(axes, points)
 
 
 def label(axes: Axes, points: Points) -> None:
-    """The methods' names beside their points, moved up or down where others stand already."""
+    """The methods' names beside their points, moved up or down where other names or points stand
+    already."""
+    places = [tuple(axes.transData.transform(point)) for point in points.values()]
     taken: list[tuple[float, float]] = []
     for method, (across, up) in sorted(points.items(), key=lambda item: item[1]):
         x, y = axes.transData.transform((across, up))
@@ -95,6 +99,7 @@ def label(axes: Axes, points: Points) -> None:
             for n in count()
             for dy in (10 * n, -10 * n)
             if all(abs(x - other) > 55 or abs(y + dy - height) >= 10 for other, height in taken)
+            and not any(2 < px - x < 55 and abs(y + dy - py) < 8 for px, py in places)
         )
         taken.append((x, y + dy))
         weight = "bold" if method in OURS else "normal"

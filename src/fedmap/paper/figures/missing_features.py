@@ -236,8 +236,9 @@ def figure(rows: list[Row]) -> Figure:
             axes.set_axis_on()
             draw(axes, view)
             percent = accuracy(rows, net, n, seed)
-            title = f"{NETS[net]}, classes 0 to {n - 1}: accuracy {percent:.1f}%"
-            axes.set_title(title, loc="left", fontsize=9.5)
+            failed = " (failed)" if percent < FAILED else ""
+            title = f"{NETS[net]}, classes 0 to {n - 1}: {percent:.1f} %{failed}"
+            axes.set_title(title, loc="left", fontsize=9)
     key(drawn)
     return drawn
 

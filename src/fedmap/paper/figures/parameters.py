@@ -120,7 +120,8 @@ def scatter(points: Points, columns: str) -> Figure:
     for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
         for (transfer, weight), marker in MARKERS.items():
             if (name := group(alpha, transfer, weight)) in points:
-                axes.scatter(*points[name], color=color, marker=marker, s=42)
+                # hollow, so that points in one place are all seen
+                axes.scatter(*points[name], facecolor="none", edgecolor=color, marker=marker, s=42)
     for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
         axes.scatter([], [], color=color, label=f"alpha {alpha:g}")
     for (transfer, weight), marker in MARKERS.items():

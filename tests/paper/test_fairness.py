@@ -172,6 +172,7 @@ def test_clients_of_all_seeds_are_counted_together_and_columns_apart() -> None:
     assert finding.numbers == f"{MLP}: 4 of 30 worse, 26 better; {TFCNN}: 1 of 10 worse, 9 better"
     assert finding.short.startswith("12 ± 5 of 100")
     assert FEW.judge([*rows, *clients(many, "cifar-10/vgg8")]).verdict is Verdict.IN_PART
+    assert FEW.judge([*rows, *clients([-1.0] * 9, "cifar-10/vgg8")]).verdict is Verdict.FAILS
 
 
 def test_without_both_methods_the_claim_is_not_tested() -> None:

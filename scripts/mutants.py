@@ -186,7 +186,7 @@ def tests_of(module: str) -> list[str]:
 def prepare(home: str) -> None:
     """A worker's own copy of the code and the tests, and what every test run would import first."""
     copy = tempfile.mkdtemp(dir=home)
-    without = shutil.ignore_patterns(".*", "__pycache__", "runs", "results")
+    without = shutil.ignore_patterns(".*", "__pycache__", "runs")
     shutil.copytree(ROOT, copy, ignore=without, dirs_exist_ok=True)
     os.chdir(copy)
     os.environ["PYTHONPATH"] = f"{copy}/src"

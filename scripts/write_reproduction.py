@@ -1,16 +1,16 @@
-"""Writes docs/reproduction.md and its pictures from the numbers in results/*.csv alone; no run
-folder is needed.
+"""Writes docs/reproduction.md, the studies' pages in docs/reproduction and their pictures from the
+numbers in results/*.csv alone; no run folder is needed.
 
-    python scripts/write_reproduction.py [--results results] [--page docs/reproduction.md]
+    python scripts/write_reproduction.py [--results results] [--docs docs]
 
 A CSV is called STUDY-SCALE.csv, as `fedmap study STUDY --scale SCALE --out FOLDER` writes it.
 Verdicts follow from the numbers by the rules beside each study; the reasons are written by hand, in
-docs/reasons.md."""
+docs/reproduction/reasons.md."""
 
 import argparse
 from pathlib import Path
 
-from fedmap.paper.page import write_page
+from fedmap.paper.page import write_pages
 
 
 def main() -> None:
@@ -18,10 +18,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--reasons", type=Path, default=Path("docs/reasons.md"))
-    parser.add_argument("--page", type=Path, default=Path("docs/reproduction.md"))
+    parser.add_argument("--docs", type=Path, default=Path("docs"))
     given = parser.parse_args()
-    write_page(given.results, given.reasons, given.page)
+    write_pages(given.results, given.docs / "reproduction/reasons.md", given.docs)
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def checked(model: type[M], values: dict[str, Any], owner: str, also: tuple[str,
         ) from None
 
 
-def value(text: str) -> Any:
-    """What a text means: numbers, true and false are taken as such, all else as text."""
+def value_of(text: str) -> Any:
+    """What a user writes: numbers, true and false are taken as such, all else as text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -9,7 +9,7 @@ import pytest
 
 from fedmap import kernels
 from fedmap.cli import studies, train
-from fedmap.cli.parsing import cores, grid_values, listed, method_list, seed_list, values
+from fedmap.cli.parsing import cores, grid_values, listed, seed_list, values
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 
@@ -143,7 +143,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(studies, "study", lambda *given: calls.append(given))
     call("study joint")
     call(
-        "study joint --scale smoke --columns a;b --methods map,fedavg --defaults --seeds 1,2 "
+        "study joint --scale smoke --columns a;b --methods map[alpha=0.5,weight=1],fedavg "
+        "--defaults --seeds 1,2 -p alpha=0.5 --clip 100 "
         "--data-dir files --workers 3 --engine ray --ray-address auto "
         "--out o --runs r --plan --report --quiet"
     )
@@ -152,6 +153,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
         "methods": [],
         "seeds": [0],
         "defaults_only": False,
+        "params": {},
+        "clip": None,
         "workers": cores(),
         "engine": "auto",
         "ray_address": None,
@@ -159,9 +162,11 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
     }
     chosen = {
         "columns": ["a", "b"],
-        "methods": ["map", "fedavg"],
+        "methods": ["map[alpha=0.5,weight=1]", "fedavg"],
         "seeds": [1, 2],
         "defaults_only": True,
+        "params": {"alpha": 0.5},
+        "clip": 100,
         "workers": 3,
         "engine": "ray",
         "ray_address": "auto",
@@ -222,7 +227,7 @@ def test_columns_are_divided_by_semicolons() -> None:
 
 def test_commas_in_brackets_belong_to_a_method() -> None:
     text = "fedavg, map[alpha=0.5,weight=0.1],map"
-    assert method_list(text) == ["fedavg", "map[alpha=0.5,weight=0.1]", "map"]
+    assert listed(text, "--methods") == ["fedavg", "map[alpha=0.5,weight=0.1]", "map"]
 
 
 def test_seeds_are_whole_numbers_or_ranges_of_them() -> None:

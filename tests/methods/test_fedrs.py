@@ -53,3 +53,16 @@ def test_alpha_is_a_share(alpha: float) -> None:
     sentence = "method fedrs: alpha is .* allowed: number from 0 up to 1"
     with pytest.raises(FedmapError, match=sentence):
         FedRS(alpha=alpha)
+
+
+def test_with_its_factors_a_client_answers_as_it_was_trained(world: World) -> None:
+    method = FedRS(alpha=0.5, mode="soft", factors=True)
+    client, models = world.client(0, 1), world.models()
+    local = method.local_round(client, {"model": world.initial().vector}, {})
+    x = client.test_data[0]
+    n = torch.bincount(client.train_data[1], minlength=4)
+    answers = method.predictor(models, local.personal)(x)
+    expected = world.logits(local.up["model"], x) * (0.5 + 0.5 * n / n.max())
+    torch.testing.assert_close(answers, expected)
+    plain = FedRS().predictor(models, {"model": local.up["model"]})(x)
+    torch.testing.assert_close(plain, world.logits(local.up["model"], x))

@@ -97,3 +97,16 @@ def test_it_is_counted_without_being_made(name: str, model: Model) -> None:
 
 def test_one_line_says_what_it_is(name: str) -> None:
     assert line(name).endswith(".")
+
+
+def test_linear_layers_are_drawn_with_the_given_deviation() -> None:
+    plain, small = (build("lenet", (1, 28, 28), 10, 3, deviation) for deviation in (None, 0.01))
+    for layer in small.modules():
+        if isinstance(layer, nn.Linear):
+            assert abs(layer.weight.std().item() - 0.01) < 0.001
+            assert layer.bias is None or not layer.bias.any()
+    same, other = (
+        [m.weight for m in net.modules() if isinstance(m, nn.Conv2d)] for net in (plain, small)
+    )
+    assert all(map(torch.equal, same, other))
+    assert not torch.equal(plain.classifier.weight, small.classifier.weight)

@@ -26,12 +26,14 @@ def run_row() -> RunRow:
             "group": "default",
             "seed": 0,
             "rounds": 150,
+            "clip": None,
             "outcome": "diverged" if last == (None, None) else "done",
             "global": last[0],
             "global_last_10": steady[0],
             "personal": last[1],
             "personal_last_10": steady[1],
             "personal_all_clients": last[1],
+            "per_client": None if last[1] is None else f"{last[1]:.2f} {last[1]:.2f}",
         }
         return row | where
 
@@ -53,7 +55,7 @@ def finished_run() -> Callable[..., Any]:
             "personal_accuracy_all_clients": 0.77777,
             "personal_accuracy_per_client": accuracies,
         }
-        settings = SimpleNamespace(label="map", method="map", seed=3, rounds=len(rounds))
+        settings = SimpleNamespace(label="map", method="map", seed=3, rounds=len(rounds), clip=9.0)
         run = SimpleNamespace(
             column="fashion-mnist/mlp",
             group="group 2",
@@ -70,5 +72,18 @@ def finished_run() -> Callable[..., Any]:
 
 @pytest.fixture
 def reproduction() -> str:
-    """The page of the reproduction, as it is kept."""
-    return (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text()
+    """The studies' pages, as they are kept, without line breaks."""
+    pages = sorted((Path(__file__).parents[2] / "docs" / "reproduction").glob("*.md"))
+    return " ".join(" ".join(page.read_text().split()) for page in pages)
+
+
+@pytest.fixture
+def one_seed_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For rules that are about other things than the number of seeds."""
+    monkeypatch.setattr("fedmap.paper.finding.SEEDS", 1)
+
+
+@pytest.fixture
+def thrice() -> Callable[[list[Row]], list[Row]]:
+    """The rows again for the seeds 1 and 2."""
+    return lambda rows: [r | {"seed": seed} for seed in range(3) for r in rows]

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.fairness import changes
-from fedmap.paper.finding import Verdict
+from fedmap.paper.finding import Estimate, Verdict
 from fedmap.paper.study import Choice, Row
 
 FAIRNESS = STUDIES["fairness"]
@@ -40,47 +40,55 @@ def test_a_seed_that_lacks_one_method_has_no_change() -> None:
 def test_a_note_counts_who_is_worse_better_and_equal() -> None:
     report = FAIRNESS.report(clients([4.0, 2.5, -1.0, 0.0]) + clients([-2.0], TFCNN, seed=1))
     assert report.notes == [
-        f"{MLP}, seed 0: 1 of 4 clients are worse off with MAP (the paper: 16 of 100 on "
-        "Fashion-MNIST), 2 better, 1 equal; the mean change is +1.4 points, the worst -1.0.",
-        f"{TFCNN}, seed 1: 1 of 1 clients are worse off with MAP, 0 better, 0 equal; the mean "
-        "change is -2.0 points, the worst -2.0.",
+        f"{MLP}, seed 0: of 4 clients 1 are worse off with MAP, 2 better off, 1 unchanged; the "
+        f"mean change is {Estimate.of([4.0, 2.5, -1.0, 0.0])} points, the worst −1.0.",
+        f"{TFCNN}, seed 1: of 1 clients 1 are worse off with MAP, 0 better off, 0 unchanged; the "
+        "mean change is −2.0 points, the worst −2.0.",
     ]
 
 
-def bars(figure: Figure, place: int = 0) -> dict[float, float]:
-    drawn: list[Any] = list(figure.axes[place].patches)
-    return {bar.get_x(): bar.get_height() for bar in drawn}
+def bars(figure: Figure, place: int = 0) -> dict[str, float]:
+    axes = figure.axes[place]
+    drawn: list[Any] = list(axes.patches)
+    middles = [round(bar.get_x() + bar.get_width() / 2, 6) for bar in drawn]
+    assert middles == list(axes.get_xticks())
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    return dict(zip(names, (bar.get_height() for bar in drawn), strict=True))
 
 
-def test_the_histogram_has_zero_as_an_edge_and_counts_clients() -> None:
-    figure = FAIRNESS.report(clients([-3.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.5])).figures["histogram"]
-    assert bars(figure) == {-4: 1, -2: 2, 0: 3, 2: 1}
+def test_the_histogram_counts_who_loses_who_stays_and_who_gains() -> None:
+    gains = [-3.5, -2.0, -0.5, 0.0, 0.0, 0.5, 1.0, 2.0, 2.5]
+    figure = FAIRNESS.report(clients(gains)).figures["histogram"]
+    expected = {"−4 to −2": 1, "−2 to 0": 2, "unchanged": 2, "0 to +2": 3, "+2 to +4": 1}
+    assert bars(figure) == expected
     assert figure.axes[0].get_title(loc="left") == f"{MLP}, seed 0"
-    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2", "3", "1"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2", "2", "3", "1"]
 
 
-def test_bars_left_of_zero_are_red_and_the_others_are_not() -> None:
-    figure = FAIRNESS.report(clients([-3.5, -1.0, 0.5])).figures["histogram"]
+def test_those_who_lose_are_red_and_those_who_stay_are_gray() -> None:
+    figure = FAIRNESS.report(clients([-3.5, -1.0, 0.0, 0.5])).figures["histogram"]
     colors: list[Any] = [bar.get_facecolor() for bar in figure.axes[0].patches]
-    left, middle, right = colors
+    left, middle, unchanged, right = colors
     assert left == middle
     assert left[0] > 2 * left[2]
+    assert unchanged[0] == unchanged[1] == unchanged[2]
     assert right[2] > 2 * right[0]
 
 
 def test_a_bar_without_a_client_has_no_number() -> None:
     figure = FAIRNESS.report(clients([0.5, 4.5])).figures["histogram"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "", "1"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["", "1", "", "1"]
 
 
 def test_far_changes_have_wider_bars() -> None:
-    figure = FAIRNESS.report(clients([-1.0, 36.0])).figures["histogram"]
-    assert list(bars(figure)) == [4.0 * k for k in range(-1, 9)]
+    names = list(bars(FAIRNESS.report(clients([-1.0, 36.0])).figures["histogram"]))
+    assert names[:3] == ["−4 to 0", "unchanged", "0 to +4"]
+    assert names[-1] == "+32 to +36"
 
 
-def test_clients_that_all_stay_equal_have_a_bar_right_of_zero() -> None:
+def test_clients_that_all_stay_equal_have_one_bar() -> None:
     figure = FAIRNESS.report(clients([0.0, 0.0])).figures["histogram"]
-    assert bars(figure) == {0: 2}
+    assert bars(figure) == {"unchanged": 2}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ def test_the_numbers_are_every_clients_accuracy_of_the_runs_that_ended(
         finished_run([0.5], done=False),
     ]
     monkeypatch.setattr(type(FAIRNESS), "work", lambda study, choice: runs)
-    where = {"column": MLP, "method": "map", "seed": 3}
+    where = {"column": MLP, "method": "map", "seed": 3, "clip": 9.0}
     assert FAIRNESS.collect(Choice("paper"), Path()) == [
         where | {"client": 0, "accuracy": 25.0},
         where | {"client": 1, "accuracy": 12.346},
@@ -121,7 +129,11 @@ def test_the_numbers_are_every_clients_accuracy_of_the_runs_that_ended(
 def test_every_column_and_seed_has_its_histogram() -> None:
     rows = clients([1.0, 3.0]) + clients([1.0], seed=1) + clients([-3.0], TFCNN)
     figure = FAIRNESS.report(rows).figures["histogram"]
-    assert [bars(figure, i) for i in range(3)] == [{0: 1, 2: 1}, {0: 1}, {-4: 1}]
+    assert [bars(figure, i) for i in range(3)] == [
+        {"unchanged": 0, "0 to +2": 1, "+2 to +4": 1},
+        {"unchanged": 0, "0 to +2": 1},
+        {"−4 to −2": 1, "−2 to 0": 0, "unchanged": 0},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,22 +146,33 @@ def test_every_column_and_seed_has_its_histogram() -> None:
         (60, 20, Verdict.FAILS),
     ],
 )
-def test_few_clients_lose(worse: int, better: int, verdict: Verdict) -> None:
+def test_few_clients_lose(
+    worse: int, better: int, verdict: Verdict, thrice: Callable[[list[Row]], list[Row]]
+) -> None:
     gains = [-1.0] * worse + [2.0] * better + [0.0] * (100 - worse - better)
-    finding = FEW.judge(clients(gains))
+    finding = FEW.judge(thrice(clients(gains)))
     assert finding.verdict is verdict
-    mean = f"{(2 * better - worse) / 100:+.1f}".replace("-", "−")
-    numbers = f"{MLP}: {worse} of 100 worse, {better} better, mean {mean} points"
-    assert finding.numbers == numbers
+    assert finding.numbers == f"{MLP}: {3 * worse} of 300 worse, {3 * better} better"
+    error = 100 * (worse / 100 * (1 - worse / 100) / 300) ** 0.5
+    assert finding.short == f"{worse} ± {error:.0f} of 100 lose"
+
+
+def test_two_seeds_do_not_decide_but_one_does_where_runs_are_long() -> None:
+    rows = clients([1.0] * 9) + clients([1.0] * 9, seed=1)
+    assert FEW.judge(rows).verdict is Verdict.NOT_TESTED
+    assert FEW.judge(rows + clients([1.0] * 9, seed=2)).verdict is Verdict.HOLDS
+    assert FEW.judge(clients([1.0] * 9, TFCNN)).verdict is Verdict.HOLDS
 
 
 def test_clients_of_all_seeds_are_counted_together_and_columns_apart() -> None:
     few, many = [-1.0] * 1 + [1.0] * 9, [-1.0] * 2 + [1.0] * 8
-    rows = clients(few) + clients(many, seed=1) + clients(few, TFCNN)
+    rows = clients(few) + clients(many, seed=1) + clients(few, seed=2) + clients(few, TFCNN)
     finding = FEW.judge(rows)
     assert finding.verdict is Verdict.HOLDS
-    assert finding.numbers.startswith(f"{MLP}: 3 of 20 worse, 17 better, mean +0.7 points; {TFCNN}")
+    assert finding.numbers == f"{MLP}: 4 of 30 worse, 26 better; {TFCNN}: 1 of 10 worse, 9 better"
+    assert finding.short.startswith("12 ± 5 of 100")
     assert FEW.judge([*rows, *clients(many, "cifar-10/vgg8")]).verdict is Verdict.IN_PART
+    assert FEW.judge([*rows, *clients([-1.0] * 9, "cifar-10/vgg8")]).verdict is Verdict.FAILS
 
 
 def test_without_both_methods_the_claim_is_not_tested() -> None:

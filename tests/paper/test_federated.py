@@ -7,13 +7,23 @@ from typing import Any
 from fedmap.paper.federated import (
     SMOKE,
     FederatedRun,
+    contenders,
     cut,
+    difference,
+    failures,
+    gains_of,
     map_beside_fedavg,
+    parameters_of,
     row,
+    shown_name,
+    trusted,
+    values,
     without_diverged,
     words,
 )
+from fedmap.paper.finding import Estimate
 from fedmap.paper.study import Choice, Row
+from fedmap.simulate.settings import Settings
 
 FinishedRun = Callable[..., Any]
 MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
@@ -30,12 +40,14 @@ def test_a_row_has_the_last_round_and_the_last_ten_rounds_in_per_cent(
         "group": "group 2",
         "seed": 3,
         "rounds": 11,
+        "clip": 9.0,
         "outcome": "done",
         "global": 30.0,
         "global_last_10": 16.0,
         "personal": 31.0,
         "personal_last_10": 17.0,
         "personal_all_clients": 77.78,
+        "per_client": "90.00 50.00 " + "10.00 " * 8 + "30.00",
     }
 
 
@@ -43,7 +55,7 @@ def test_a_row_of_a_run_that_diverged_has_no_numbers(finished_run: FinishedRun) 
     found = row(finished_run(ACCURACIES, diverged=True), Path())
     assert found["outcome"] == "diverged"
     numbers = [name for name, value in found.items() if value is None]
-    assert len(numbers) == 5
+    assert len(numbers) == 6
 
 
 def test_a_group_that_diverged_once_is_left_out_everywhere() -> None:
@@ -71,11 +83,102 @@ def test_the_small_scale_is_the_one_that_the_page_tells_of(reproduction: str) ->
     assert f"Smaller than the paper: {', '.join(words(cut('small')))}, " in reproduction
 
 
+def run(
+    method: str, steady: float, clients: str = "", seed: int = 0, column: str = MLP, rounds: int = 9
+) -> Row:
+    where = {"column": column, "method": method, "group": "default", "seed": seed}
+    numbers = {"global_last_10": steady, "per_client": clients or None}
+    return where | {"rounds": rounds, "outcome": "done"} | numbers
+
+
+def test_only_three_seeds_are_trusted_or_one_of_a_run_that_takes_hours() -> None:
+    three = [run("map", 1.0, seed=seed) for seed in range(3)]
+    assert trusted(three) == three
+    assert trusted(three[:2]) == []
+    assert trusted([*three[:2], three[2] | {"outcome": "diverged"}]) == []
+    assert trusted([*three[:2], three[2] | {"column": LENET}]) == []
+    assert trusted([*three[:2], three[2] | {"method": "fedavg"}]) == []
+    assert trusted([*three[:2], three[2] | {"group": "group 1"}]) == []
+    long = run("map", 1.0, column="cifar-10/tfcnn", rounds=150)
+    assert trusted([long]) == [long]
+    assert trusted([long | {"rounds": 60}, long | {"column": MLP}]) == []
+
+
+def test_global_models_are_compared_by_seed_over_the_columns_that_both_have() -> None:
+    rows = [run("map", 12.0), run("map", 15.0, column=LENET), run("map", 30.0, seed=1)]
+    rows += [run("fedavg", 10.0), run("fedavg", 11.0, column=LENET), run("fedavg", 20.0, seed=1)]
+    rows += [run("map", 99.0, seed=2), run("fedavg", 0.0, seed=3)]
+    ours, plain = ("map", "default"), ("fedavg", "default")
+    assert difference(rows, ours, plain, "global") == Estimate.of([3.0, 10.0])
+    assert difference(rows, plain, ours, "global") == Estimate.of([-3.0, -10.0])
+    assert difference(rows[:3], ours, plain, "global") is None
+
+
+def test_personal_models_are_compared_client_by_client() -> None:
+    rows = [run("map", 0.0, "50.00 60.00"), run("map", 0.0, "70.00 80.00", seed=1)]
+    rows += [run("fedavg", 0.0, "49.00 62.00"), run("fedavg", 0.0, "70.00 75.00", seed=1)]
+    ours, plain = ("map", "default"), ("fedavg", "default")
+    found = difference(rows, ours, plain, "personal")
+    assert found == Estimate.of([1.0, -2.0, 0.0, 5.0])
+    assert gains_of(rows, ours) == f"+0.0 ± 0.0 global and {found} personal"
+    without = [r | {"per_client": None} for r in rows]
+    assert difference(without, ours, plain, "personal") is None
+    assert gains_of(without, ours) is None
+
+
+def test_a_single_clients_accuracy_and_a_row_without_any_are_read() -> None:
+    assert values(run("map", 1.0) | {"per_client": 70.5}, "personal") == [70.5]
+    assert values({"global_last_10": None}, "global") == []
+    assert values({}, "personal") == []
+
+
+def test_a_run_that_diverged_is_named() -> None:
+    lost = run("map", 1.0) | {"outcome": "diverged", "group": "group 1"}
+    assert failures([run("map", 1.0), lost]) == [
+        f"MAP (group 1) on {MLP}, seed 0, diverged and is left out."
+    ]
+
+
 def test_a_run_is_called_by_its_method_group_column_and_seed() -> None:
     given: dict[str, Any] = {**SMOKE, "net": "mlp", "method": "map", "seed": 4}
     assert FederatedRun(Choice("smoke"), MLP, **given).label == f"map {MLP} #4"
     grouped = FederatedRun(Choice("smoke"), MLP, "alpha 0.1", **given)
     assert grouped.label == f"map (alpha 0.1) {MLP} #4"
+
+
+def test_the_choices_clip_and_parameters_reach_the_runs_that_have_them() -> None:
+    choice = Choice("smoke", clip=7.0, params={"alpha": 0.3, "mu": 2})
+    given: dict[str, Any] = {**SMOKE, "net": "mlp"}
+    plain = FederatedRun(choice, MLP, **given, method="fedavg")
+    assert (plain.settings.params, plain.settings.clip, plain.group) == ({}, 7.0, "default")
+    ours = FederatedRun(choice, MLP, **given, method="map", params={"alpha": 0.9, "weight": 0.1})
+    assert (ours.settings.params["alpha"], ours.settings.params["weight"]) == (0.3, 0.1)
+    assert ours.group == "alpha=0.3"
+    grouped = FederatedRun(choice, MLP, "group 1", **given, method="map")
+    assert grouped.group == "group 1, alpha=0.3"
+
+
+def test_without_a_clip_a_run_has_the_name_that_it_had() -> None:
+    given: dict[str, Any] = {**SMOKE, "net": "mlp", "method": "fedavg"}
+    run = FederatedRun(Choice("smoke"), MLP, **given)
+    assert run.settings.name == Settings.of(given).name
+    assert FederatedRun(Choice("smoke", clip=5.0), MLP, **given).settings.name != run.settings.name
+
+
+def test_a_variant_is_a_group_of_its_own_and_a_preset_is_a_parameter() -> None:
+    tried = ["fedavg", "map[preset=own,alpha=0.5]"]
+    assert list(contenders(tried, lambda method: {"default": {}})) == [
+        ("default", {"method": "fedavg", "params": {}}),
+        ("preset=own, alpha=0.5", {"method": "map", "params": {"preset": "own", "alpha": 0.5}}),
+    ]
+    assert "preset" in parameters_of("map")
+    assert "preset" not in parameters_of("fedavg")
+
+
+def test_a_variant_is_shown_with_what_is_different() -> None:
+    assert shown_name("map") == "MAP"
+    assert shown_name("map[alpha=0.5,own=true]") == "MAP (alpha=0.5, own=True)"
+    assert shown_name("fedrs", "group 2") == "FedRS (group 2)"
 
 
 def test_variants_of_map_stand_beside_fedavg_in_every_column_with_every_seed() -> None:

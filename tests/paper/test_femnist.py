@@ -7,7 +7,7 @@ import pytest
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.femnist import curve, findings
-from fedmap.paper.finding import Verdict
+from fedmap.paper.finding import Verdict, signed
 from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Choice, Row
 
@@ -47,15 +47,20 @@ def test_the_numbers_are_both_accuracies_of_each_round_of_the_runs_that_ended(
     finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
-        finished_run([0.25, 0.5]),
+        finished_run([0.25, 0.5], group="default"),
+        finished_run([0.5], group="alpha=0.5"),
         finished_run([0.5], diverged=True),
         finished_run([0.5], done=False),
     ]
     monkeypatch.setattr(type(FEMNIST), "work", lambda study, choice: runs)
-    where = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3}
+    where: Row = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3, "clip": 9.0}
+    first = {"round": 1, "global": 25.0, "personal": 26.0, "per_client": None}
+    last = {"round": 2, "global": 50.0, "personal": 51.0, "per_client": "25.00 50.00"}
+    only = {"round": 1, "global": 50.0, "personal": 51.0, "per_client": "50.00"}
     assert FEMNIST.collect(Choice("paper"), Path()) == [
-        where | {"round": 1, "global": 25.0, "personal": 26.0},
-        where | {"round": 2, "global": 50.0, "personal": 51.0},
+        where | first,
+        where | last,
+        where | {"method": "map[alpha=0.5]"} | only,
     ]
 
 
@@ -128,58 +133,65 @@ def test_all_curves_have_the_same_rounds_below_them() -> None:
     assert first.get_xlim() == second.get_xlim()
 
 
-def settings(first: int, above: list[float]) -> list[Row]:
-    """MAP is ahead of FedAvg's global model in the first so many of four settings; its personal
-    models are so much above their global ones, FedAvg's by 20."""
-    rows = []
-    for i, column in enumerate(FEMNIST.columns[:4]):
-        rows += rounds("fedavg", [50.0], column)
-        rows += rounds("map", [51.0 if i < first else 49.0], column, above=above[i])
-    return rows
+def runs(
+    method: str, steady: float, own: float, column: str = FIRST, clients: int = 100
+) -> list[Row]:
+    """Three seeds, one round each."""
+    rows = [r for seed in range(3) for r in rounds(method, [steady], column, seed)]
+    return [r | {"per_client": " ".join([f"{own:.2f}"] * clients)} for r in rows]
 
 
 @pytest.mark.parametrize(
-    ("first", "above", "whole", "each"),
+    ("first", "second", "whole", "each"),
     [
-        (4, [20.0] * 4, Verdict.HOLDS, (4, 4)),
-        (4, [0.0] * 4, Verdict.IN_PART, (4, 0)),
-        (3, [0.0] * 4, Verdict.IN_PART, (3, 0)),
-        (0, [30.0] * 3 + [0.0], Verdict.IN_PART, (0, 3)),
-        (2, [0.0] * 4, Verdict.FAILS, (2, 0)),
-        (0, [0.0] * 4, Verdict.FAILS, (0, 0)),
+        ((51.0, 71.0), (51.0, 71.0), Verdict.HOLDS, (2, 2)),
+        ((51.0, 71.0), (51.0, 69.0), Verdict.IN_PART, (2, 1)),
+        ((51.0, 69.0), (49.0, 69.0), Verdict.IN_PART, (1, 0)),
+        ((50.0, 70.0), (49.0, 69.0), Verdict.FAILS, (0, 0)),
     ],
 )
 def test_map_is_better_in_every_setting(
-    first: int, above: list[float], whole: Verdict, each: tuple[int, int]
+    first: tuple[float, float],
+    second: tuple[float, float],
+    whole: Verdict,
+    each: tuple[int, int],
 ) -> None:
-    rows = settings(first, above)
+    rows = runs("fedavg", 50.0, 70.0) + runs("fedavg", 50.0, 70.0, SECOND)
+    rows += runs("fedrod", 40.0, 60.0) + runs("fedrod", 40.0, 60.0, SECOND)
+    rows += runs("map", *first) + runs("map", *second, SECOND)
     finding = EVERYWHERE.judge(rows)
     assert finding.verdict is whole
-    assert finding.numbers == "; ".join(
-        f"{goal}, mean of the last ten rounds: MAP is first in {n} of 4 settings"
-        for goal, n in zip(("global", "personal"), each, strict=True)
+    assert finding.short == (
+        f"global first in {each[0]} of 2 settings, personal first in {each[1]} of 2 settings"
     )
-    verdicts = [Verdict.of(n == 4, n > 2) for n in each]
-    assert [part.verdict for part in findings(rows)] == verdicts
-
-
-def test_the_report_carries_the_findings() -> None:
-    rows = settings(4, [20.0] * 4)
+    gain = f"{signed(first[0] - 50)} ± 0.0 from FedAvg, {signed(first[0] - 40)} ± 0.0 from FedROD"
+    assert f"MAP is first in {each[0]} of 2 settings ({FIRST} {gain};" in finding.numbers
     assert FEMNIST.report(rows).findings == findings(rows)
 
 
-def test_the_last_ten_rounds_decide() -> None:
-    early = [90.0] * 5 + [50.0] * 10
-    rows = rounds("fedavg", early) + rounds("map", [10.0] * 5 + [51.0] * 10)
+def test_the_last_ten_rounds_decide_the_global_goal() -> None:
+    def made(method: str, accuracies: list[float], own: str) -> list[Row]:
+        rows = [r for seed in range(3) for r in rounds(method, accuracies, seed=seed)]
+        return [r | {"per_client": own if r["round"] == len(accuracies) else None} for r in rows]
+
+    own = [" ".join([cell] * 100) for cell in ("70", "71")]
+    rows = made("fedavg", [90.0] * 5 + [50.0] * 10, own[0])
+    rows += made("map", [10.0] * 5 + [51.0] * 10, own[1])
     assert EVERYWHERE.judge(rows).verdict is Verdict.HOLDS
-    ninth = [0.0, *[50.0] * 9], [60.0, *[49.0] * 9]
-    rows = rounds("fedavg", ninth[0]) + rounds("map", ninth[1])
+    rows = made("fedavg", [0.0, *[50.0] * 9], own[0]) + made("map", [60.0, *[49.0] * 9], own[1])
     assert EVERYWHERE.judge(rows).verdict is Verdict.HOLDS
 
 
-def test_settings_that_lack_a_method_do_not_count() -> None:
-    rows = rounds("fedavg", [50.0]) + rounds("map", [51.0]) + rounds("fedavg", [50.0], SECOND)
-    assert "first in 1 of 1 settings" in EVERYWHERE.judge(rows).numbers
+def test_few_writers_or_seeds_or_a_missing_method_decide_nothing() -> None:
+    enough = runs("fedavg", 50.0, 70.0) + runs("map", 51.0, 71.0)
+    assert EVERYWHERE.judge(enough).verdict is Verdict.HOLDS
+    two_seeds = [r for r in enough if r["seed"] < 2]
+    one_method_short = [r for r in enough if r["seed"] < 2 or r["method"] == "map"]
+    few = runs("fedavg", 50.0, 70.0, clients=99) + runs("map", 51.0, 71.0, clients=99)
+    for rows in (two_seeds, one_method_short, few, [*enough[:3], *few[3:]]):
+        assert EVERYWHERE.judge(rows).verdict is Verdict.NOT_TESTED
+    more = enough + runs("fedavg", 50.0, 70.0, SECOND)
+    assert "first in 1 of 1 settings" in EVERYWHERE.judge(more).numbers
 
 
 def test_without_map_the_claim_is_not_tested() -> None:

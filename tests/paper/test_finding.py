@@ -1,6 +1,14 @@
 import pytest
 
-from fedmap.paper.finding import Finding, Verdict, not_tested, signed, together
+from fedmap.paper.finding import (
+    Estimate,
+    Finding,
+    Verdict,
+    by_seeds,
+    not_tested,
+    signed,
+    together,
+)
 
 HOLDS, IN_PART, FAILS, NOT_TESTED = Verdict
 
@@ -59,3 +67,52 @@ def test_what_is_not_tested_says_what_is_missing() -> None:
 )
 def test_a_difference_is_shown_with_its_sign(value: float, shown: str) -> None:
     assert signed(value) == shown
+
+
+def test_an_estimate_is_a_mean_with_its_standard_error() -> None:
+    found = Estimate.of([1.0, 2.0, 6.0])
+    assert found.mean == 3
+    assert found.error == pytest.approx((7 / 3) ** 0.5)
+    assert Estimate.of([2.0]) == Estimate(2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "shown", "plain"),
+    [
+        (Estimate(1.26, 0.34), "+1.3 ± 0.3", "1.26 ± 0.34"),
+        (Estimate(-1.26, None), "−1.3", "-1.26"),
+    ],
+)
+def test_an_estimate_is_shown_with_its_error(estimate: Estimate, shown: str, plain: str) -> None:
+    assert (str(estimate), estimate.plain(2)) == (shown, plain)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "above"),
+    [
+        (2.1, 1.0, True),
+        (2.0, 1.0, False),
+        (-3.0, 1.0, False),
+        (0.1, 0.0, True),
+        (0.0, 0.0, False),
+        (1.1, None, True),
+        (1.0, None, False),
+    ],
+)
+def test_above_is_two_standard_errors_or_a_point_of_a_single_run(
+    mean: float, error: float | None, above: bool
+) -> None:
+    assert Estimate(mean, error).above is above
+
+
+def test_findings_of_too_few_seeds_have_no_verdict() -> None:
+    told = findings(HOLDS, FAILS)
+    assert by_seeds(told, 3) == told
+    few = by_seeds(told, 2)
+    assert [(f.verdict, f.short) for f in few] == [(NOT_TESTED, "2 of 3 seeds")] * 2
+    assert together("the claim", few) == not_tested("the claim", "2 of 3 seeds")
+
+
+def test_the_first_of_several_findings_has_the_number() -> None:
+    told = [f._replace(short=short) for f, short in zip(findings(HOLDS, FAILS), "ab", strict=True)]
+    assert together("the claim", told).short == "a"

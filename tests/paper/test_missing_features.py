@@ -22,6 +22,7 @@ from fedmap.paper.study import Row
 STUDY = STUDIES["missing-features"]
 (CLAIM,) = STUDY.claims()
 RELU, PLAIN = "lenet-2d-relu", "lenet-2d"
+pytestmark = pytest.mark.usefixtures("one_seed_is_enough")
 
 
 def training(
@@ -38,6 +39,10 @@ def training(
     rows += [point("proxy", c, 2 * (c % 2 == 0), 2 * (c % 2)) for c in range(observed)]
     rows += [point("proxy", observed, *missing), point("accuracy", None, 90 + observed)]
     return [{"net": net, "observed": observed, "seed": seed} | row for row in rows]
+
+
+def again(rows: list[Row]) -> list[Row]:
+    return [r | {"seed": 1} for r in rows]
 
 
 def test_the_printed_settings_at_the_papers_scale() -> None:
@@ -125,7 +130,10 @@ def test_features_are_dots_and_proxies_are_lines_from_the_origin() -> None:
     rows = training(missing=(-1.0, 0.0))
     figure = STUDY.report(rows).figures["features"]
     axes = figure.axes[2]  # the first net, 2 of the classes
-    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1: accuracy 92.0%"
+    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1: 92.0 %"
+    low = [r | {"x": 89.0} if r["kind"] == "accuracy" else r for r in training()]
+    failed = STUDY.report(low).figures["features"].axes[2]
+    assert failed.get_title(loc="left").endswith("89.0 % (failed)")
     dots = [np.asarray(mark.get_offsets()).tolist() for mark in axes.collections]
     assert dots == [[[3, 0], [5, 0]], [[0, 3], [0, 5]]]
     reach = 5.0  # the longest proxy reaches as far as nearly all dots
@@ -255,8 +263,10 @@ def test_missing_proxies_point_away_from_the_center(
 def test_features_are_looser_with_fewer_classes(
     spreads: tuple[float, ...], verdict: Verdict
 ) -> None:
-    pairs = zip(OBSERVED, spreads, strict=True)
-    finding = findings([r for n, spread in pairs for r in training(n, spread=spread)])[2]
+    pairs = list(zip(OBSERVED, spreads, strict=True))
+    finding = findings(
+        [r for n, spread in pairs for seed in (0, 1) for r in training(n, spread=spread, seed=seed)]
+    )[2]
     assert finding.verdict is verdict
     values = [
         f"{spread / 4:.2f} with {n} classes" for n, spread in zip(OBSERVED, spreads, strict=True)
@@ -276,7 +286,29 @@ def test_one_number_of_classes_tells_nothing_of_looseness() -> None:
 
 def test_two_numbers_of_classes_tell_of_looseness() -> None:
     rows = training(8, spread=1.0) + training(2, spread=2.0)
+    assert findings(rows + again(rows))[2].verdict is Verdict.HOLDS
+
+
+def test_looseness_is_compared_within_a_net_and_seed_by_its_error() -> None:
+    rows = training(8, spread=1.0) + training(2, spread=1.2)
+    rows += training(8, spread=2.0, seed=1) + training(2, spread=2.3, seed=1)
     assert findings(rows)[2].verdict is Verdict.HOLDS
+    rows += training(8, spread=3.0, seed=2) + training(2, spread=2.9, seed=2)
+    assert findings(rows)[2].verdict is Verdict.FAILS
+    assert findings(rows[: len(rows) // 3])[2].verdict is Verdict.FAILS  # one pair has no error
+
+
+def test_a_training_that_failed_is_named_and_left_out() -> None:
+    dead = [r | {"x": 89.9} if r["kind"] == "accuracy" else r for r in training(missing=(9.0, 9.0))]
+    rows = dead + training(seed=1)
+    assert findings(rows) == findings(training(seed=1))
+    assert STUDY.report(rows).notes == [
+        "With ReLU, 2 classes, seed 0: the training failed (89.9 % on its own classes) and is left "
+        "out."
+    ]
+    edge = [r | {"x": 90.0} if r["kind"] == "accuracy" else r for r in training()]
+    assert STUDY.report(edge).notes == []
+    assert findings(dead) == []
 
 
 def test_a_proxy_at_a_right_angle_does_not_point_away() -> None:
@@ -289,7 +321,9 @@ def test_the_report_carries_the_findings() -> None:
 
 def test_the_claim_joins_the_three_statements() -> None:
     rows = training(8, spread=1.0) + training(2, spread=2.0)
-    assert CLAIM.judge(rows).verdict is Verdict.HOLDS
+    whole = CLAIM.judge(rows + again(rows))
+    assert whole.verdict is Verdict.HOLDS
+    assert whole.short == "missing proxies' norm 0.71 ± 0.00 of the others'"
     towards = training(8, (1.0, 1.0), 1.0) + training(2, (1.0, 1.0), 2.0)
     assert CLAIM.judge(towards).verdict is Verdict.IN_PART
     worst = training(8, (2.0, 2.0), 2.0) + training(2, (2.0, 2.0), 1.0)

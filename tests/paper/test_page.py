@@ -1,17 +1,34 @@
-"""The page of the whole reproduction, from small CSV files written by hand."""
+"""The pages of the whole reproduction, from small CSV files written by hand and from our own."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedmap.errors import FedmapError
 from fedmap.paper import STUDIES
 from fedmap.paper.claims import gather
-from fedmap.paper.page import Tables, claims_part, options, read_reasons, read_results, write_page
-from fedmap.paper.study import Row, Scale, to_csv
+from fedmap.paper.page import (
+    Pages,
+    Tables,
+    as_block,
+    as_sentence,
+    commands_of,
+    facts,
+    judge,
+    listed,
+    overview,
+    pages,
+    read_reasons,
+    read_results,
+    to_come,
+    wrapped,
+    write_pages,
+)
+from fedmap.paper.study import Row, to_csv
 
+ROOT = Path(__file__).parents[2]
 RunRow = Callable[..., Row]
 MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
 ABOVE = "MAP is above FedAvg in aggregation and in personalization"
@@ -21,6 +38,11 @@ def two(run_row: RunRow, gain: float = 1.0, **where: object) -> list[Row]:
     """FedAvg at 80 and 90, MAP so much above."""
     ours = run_row("map", (80.0 + gain, 90.0 + gain), **where)
     return [run_row("fedavg", (80.0, 90.0), **where), ours]
+
+
+def three(run_row: RunRow, gain: float = 1.0) -> list[Row]:
+    """The same with three seeds."""
+    return [r for seed in range(3) for r in two(run_row, gain, seed=seed)]
 
 
 def test_the_claims_come_in_their_order() -> None:
@@ -39,31 +61,33 @@ def test_the_claims_come_in_their_order() -> None:
 
 
 def test_a_claim_without_a_file_is_not_tested() -> None:
-    _, table = claims_part({}, {})
-    lines = table.splitlines()[2:]
-    assert len(lines) == len(gather())
-    assert lines[0] == f"| {ABOVE} | **not tested** | `fedmap study table-1-2` |"
+    lines = overview({}).splitlines()
+    claims = [line for line in lines if line.startswith("| ")][2:]
+    assert len(claims) == len(gather())
+    link = "[table-1-2](reproduction/table-1-2.md)"
+    assert claims[0] == f"| {ABOVE} | **not tested** | not run yet | {link} |"
 
 
-def test_the_largest_scale_decides(run_row: RunRow) -> None:
-    tables: Tables = {
-        ("table-1-2", "small"): two(run_row, -1.0),
-        ("table-1-2", "paper"): two(run_row, +1.0),
-    }
-    line = claims_part(tables, {})[1].splitlines()[2]
-    numbers = f"{MLP} global 81.0 against 80.0; {MLP} personal 91.0 against 90.0"
-    assert line == f"| {ABOVE} | **holds** | {numbers} (table-1-2-paper) |"
+def test_the_largest_scale_that_can_decides(run_row: RunRow) -> None:
+    small, paper = three(run_row, -1.0), three(run_row, +1.0)
+    tables: Tables = {("table-1-2", "paper"): paper, ("table-1-2", "small"): small}
+    claim = gather()[0][1]
+    assert judge("table-1-2", claim, tables).verdict == "holds"
+    tables["table-1-2", "paper"] = paper[:2]
+    assert judge("table-1-2", claim, tables).verdict == "does not hold"
+    tables["table-1-2", "small"] = small[:2]
+    assert judge("table-1-2", claim, tables).verdict == "not tested"
 
 
-def test_a_claim_on_some_of_the_methods_holds_so_far(run_row: RunRow) -> None:
-    table = claims_part({("table-1-2", "paper"): two(run_row)}, {})[1]
-    assert "| No other method is above MAP in both | **holds, so far** |" in table
-
-
-def test_a_reason_stands_below_the_table_where_there_are_numbers(run_row: RunRow) -> None:
-    reasons = {ABOVE: "By little.", "On FEMNIST MAP is better in every setting": "Too few rounds."}
-    parts = claims_part({("table-1-2", "paper"): two(run_row)}, reasons)
-    assert parts[2:] == [f"**{ABOVE}.** By little."]
+def test_a_line_has_the_verdict_and_one_number_with_its_error(run_row: RunRow) -> None:
+    text = overview({("table-1-2", "paper"): three(run_row), ("joint", "paper"): three(run_row)})
+    number = "+1.0 ± 0.0 global and +1.0 ± 0.0 personal"
+    link = "[table-1-2](reproduction/table-1-2.md)"
+    assert f"| {ABOVE} | **holds** | {number} | {link} |" in text
+    assert "| No other method is above MAP in both | **holds, so far** |" in text
+    others = "[Both accuracies of every method in one picture](reproduction/joint.md)"
+    assert f"Without a claim of its own: {others}." in text
+    assert "Without a claim" not in overview({("table-1-2", "paper"): three(run_row)})
 
 
 def test_reasons_are_read_by_their_headings(tmp_path: Path) -> None:
@@ -80,7 +104,7 @@ def test_a_reason_for_no_claim_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_projects_own_reasons_are_for_claims() -> None:
-    assert ABOVE in read_reasons(Path(__file__).parents[2] / "docs" / "reasons.md")
+    assert ABOVE in read_reasons(ROOT / "docs/reproduction/reasons.md")
 
 
 def test_results_are_read_in_order_and_the_joint_look_has_the_tables_runs(
@@ -93,51 +117,84 @@ def test_results_are_read_in_order_and_the_joint_look_has_the_tables_runs(
     assert tables["joint", "paper"] == tables["table-1-2", "paper"] == two(run_row)
 
 
-@pytest.mark.parametrize(
-    ("name", "scale", "where", "expected"),
-    [
-        ("readings", "smoke", {}, ""),
-        ("readings", "paper", {}, f' --columns "{MLP}"'),
-        ("readings", "smoke", {"seed": 1}, " --seeds 1"),
-        ("table-1-2", "smoke", {}, " --methods fedavg,map"),
-        ("table-1-2", "smoke", {"column": LENET}, f' --columns "{LENET}" --methods fedavg,map'),
-        (
-            "table-1-2",
-            "paper",
-            {"seed": 2},
-            f' --columns "{MLP}" --methods fedavg,map --defaults --seeds 2',
-        ),
-        (
-            "table-1-2",
-            "paper",
-            {"group": "group 1"},
-            f' --columns "{MLP}" --methods fedavg,map',
-        ),
-    ],
-)
-def test_the_options_lead_to_the_rows(
-    name: str, scale: Scale, where: dict[str, Any], expected: str, run_row: RunRow
-) -> None:
-    assert options(name, scale, two(run_row, **where)) == expected
+def test_the_queues_commands_are_shown_with_what_is_to_come(run_row: RunRow) -> None:
+    queue = [
+        "fedmap study joint --scale small --seeds 0,1,2",
+        "fedmap study joint --scale small --methods map",
+        "fedmap study joint --scale paper",
+    ]
+    assert commands_of("joint", "small", queue) == queue[:2]
+    assert as_block("joint", "small", queue) == f"```\n{queue[0]}\n{queue[1]}\n```"
+    assert as_block("joint", "smoke", queue) == "```\nfedmap study joint --scale smoke\n```"
+    assert to_come(queue, two(run_row, seed=1)) == "To come: seeds 0, 2."
+    assert to_come(queue[1:], two(run_row)) == ""
 
 
-def test_the_page_has_claims_commands_findings_tables_and_pictures(
+def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:
+    study = STUDIES["readings"]
+    rows = two(run_row, seed=2)
+    assert facts(study, rows) == f"Seed 2 alone; no limit on gradients; not run: {LENET}."
+    more = two(run_row, clip=100.0, column=LENET)
+    found = facts(study, rows + more)
+    assert found == "Seeds 0, 2; no limit on gradients and gradients up to 100."
+    missing = facts(STUDIES["table-1-2"], rows).partition("methods not run: ")[2]
+    assert missing.startswith("fedprox, fedmmd")
+    assert facts(STUDIES["proxy-drift"], [{"seed": 0}]) == "Seed 0 alone."
+
+
+def test_text_is_in_lines_of_a_hundred_columns_and_sentences_are_whole() -> None:
+    assert wrapped("a" * 60 + " " + "b" * 60) == "a" * 60 + "\n" + "b" * 60
+    assert listed(["one", "b" * 60 + " " + "c" * 60]) == f"- one\n- {'b' * 60}\n  {'c' * 60}"
+    assert as_sentence("mAP is 3.") == "MAP is 3."
+
+
+def test_the_pages_have_claims_commands_findings_tables_and_pictures(
     run_row: RunRow, tmp_path: Path
 ) -> None:
-    (tmp_path / "table-1-2-paper.csv").write_text(to_csv(two(run_row)))
+    (tmp_path / "table-1-2-paper.csv").write_text(to_csv(three(run_row)))
     (tmp_path / "reasons.md").write_text(f"# Why\n\n## {ABOVE}\n\nBy little.\n")
-    page = tmp_path / "docs" / "page.md"
-    page.parent.mkdir()
-    write_page(tmp_path, tmp_path / "reasons.md", page)
-    text = page.read_text()
-    study = STUDIES["table-1-2"]
-    command = f'--scale paper --columns "{MLP}" --methods fedavg,map --defaults'
-    cuts = "default parameters instead of the best of three groups, and only the methods below"
-    assert f"**{ABOVE}.** By little." in text
-    assert f"## {study.line}\n\nTables 1 and 2. Smaller than the paper: {cuts};" in text
-    assert f"```\nfedmap study table-1-2 {command}\n```" in text
-    assert "- fashion-mnist/mlp, global, mean of the last ten rounds: MAP is +1.0 points" in text
-    assert "| MAP | 81.0 | 81.0 | 88.1 | −7.1 |" in text
+    (tmp_path / "queue.toml").write_text("commands = ['fedmap study table-1-2 --scale paper']")
+    docs = tmp_path / "docs"
+    write_pages(tmp_path, tmp_path / "reasons.md", docs)
+    text = (docs / "reproduction/table-1-2.md").read_text()
+    assert text.startswith(f"# {STUDIES['table-1-2'].line}\n\nTables 1 and 2 of the paper. ")
+    assert f"## {ABOVE}: holds\n\n- {MLP.capitalize()} +1.0 ± 0.0 global" in text
+    assert "personal.\n\nBy little.\n\n## " in text
+    assert "## Runs at the scale `paper`\n\nAt the paper's scale. Seeds 0, 1, 2; no limit" in text
+    assert "```\nfedmap study table-1-2 --scale paper\n```" in text
+    assert "- fashion-mnist/mlp, MAP from FedAvg with one setting for both goals: default" in text
+    assert "| MAP | 81.0 ± 0.0 | +1.0 ± 0.0 | 81.0 | 88.1 |" in text
     picture = "images/reproduction/joint-paper-joint.png"
-    assert f"![Both accuracies of every method in one picture: joint]({picture})" in text
-    assert (page.parent / picture).stat().st_size > 1000
+    assert f"joint](../{picture})" in (docs / "reproduction/joint.md").read_text()
+    assert (docs / picture).stat().st_size > 1000
+    never = (docs / "reproduction/femnist.md").read_text()
+    assert "## How to run it\n\n```\nfedmap study femnist --scale small\n```" in never
+    assert "- Not run yet." in never
+    assert (docs / "reproduction.md").read_text() == overview(read_results(tmp_path))
+    assert not (docs / "reproduction/readings.md").exists()
+
+
+@pytest.fixture(scope="module")
+def made() -> Pages:
+    """The project's own pages, made now."""
+    return pages(ROOT / "results", ROOT / "docs/reproduction/reasons.md")
+
+
+def test_the_projects_pages_are_what_its_numbers_give(made: Pages) -> None:
+    for place, text in made.texts.items():
+        assert (ROOT / "docs" / place).read_text() == text, "run scripts/write_reproduction.py"
+    kept = {path.name for path in (ROOT / "docs/reproduction").glob("*.md")} - {"reasons.md"}
+    assert kept == {Path(place).name for place in made.texts} - {"reproduction.md"}
+    pictures = {path.name for path in (ROOT / "docs/images/reproduction").iterdir()}
+    assert pictures == set(made.pictures)
+
+
+def test_no_paragraph_has_more_than_five_lines_and_the_first_page_is_one_screen(
+    made: Pages,
+) -> None:
+    for place, text in made.texts.items():
+        for paragraph in re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n\n"):
+            for item in re.split(r"^- ", paragraph, flags=re.MULTILINE):
+                table = item.startswith("|")
+                assert table or len(item.strip().splitlines()) <= 5, f"{place}: {item[:80]}"
+    assert len(made.texts["reproduction.md"].splitlines()) <= 40

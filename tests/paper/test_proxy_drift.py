@@ -5,19 +5,19 @@ import pytest
 import torch
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.proxy_drift import curve, findings, proxy_statistics
+from fedmap.paper.figures.proxy_drift import RELEASED, curve, findings, proxy_statistics
 from fedmap.paper.finding import Verdict
-from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
 
 STUDY = STUDIES["proxy-drift"]
 (CLAIM,) = STUDY.claims()
 OBSERVED, MISSING = [1.0, 1.0, 1.0], [1.0, 0.9, 0.8]
+pytestmark = pytest.mark.usefixtures("one_seed_is_enough")
 
 
 def value(what: str, group: str, epoch: int, number: float, label: int | None, seed: int) -> Row:
-    where = {"seed": seed, "epoch": epoch, "what": what, "group": group, "class": label}
-    return where | {"value": number}
+    where = {"start": RELEASED, "seed": seed, "epoch": epoch, "what": what, "group": group}
+    return where | {"class": label, "value": number}
 
 
 def training(
@@ -43,7 +43,7 @@ def training(
 
 def test_the_printed_settings_at_the_papers_scale() -> None:
     trainings: Any = STUDY.work(STUDY.choice("paper"))
-    (drift,) = trainings
+    drift, _ = trainings
     assert (drift.data, drift.net, drift.classes, drift.epochs) == ("cifar-10", "vgg11-bn", 8, 50)
     assert (drift.lr, drift.momentum, drift.samples) == (0.03, 0.9, None)
 
@@ -51,11 +51,20 @@ def test_the_printed_settings_at_the_papers_scale() -> None:
 @pytest.mark.parametrize("scale", ["paper", "small"])
 def test_a_large_net_is_trained_with_two_threads(scale: str) -> None:
     trainings: Any = STUDY.work(STUDY.choice(scale))
-    assert [training.threads for training in trainings] == [2]
+    assert [training.threads for training in trainings] == [2, 2]
 
 
-def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
-    assert size_in_words(STUDY.cuts("small")) in reproduction
+def test_a_training_starts_as_the_authors_do_and_another_as_pytorch_does() -> None:
+    trainings: Any = STUDY.work(STUDY.choice("smoke", seeds=(0, 1)))
+    ways = [(training.seed, training.linear_deviation) for training in trainings]
+    assert ways == [(0, 0.01), (0, None), (1, 0.01), (1, None)]
+    small, plain = (training.fresh().net.classifier.weight.std() for training in trainings[:2])
+    assert abs(small - 0.01) < 0.002 < 0.03 < plain
+    assert len({training.name for training in trainings}) == 4
+
+
+def test_the_small_scale_says_what_it_cuts() -> None:
+    assert STUDY.cuts("small") == ["5 epochs instead of 50"]
     assert STUDY.cuts("paper") == []
 
 
@@ -91,11 +100,11 @@ def test_the_table_has_all_means_by_epoch() -> None:
     table = STUDY.report(training()).tables["epochs"]
     pairs = ("distance O-O", "distance O-M", "distance M-M")
     norms = ("norm observed", "norm missing", "gradient observed", "gradient missing")
-    assert table.head == ["epoch", *norms, *pairs]
+    assert table.head == ["start", "epoch", *norms, *pairs]
     assert table.lines == [
-        ["0", "1", "1", "-", "-", "1", "1.5", "1"],
-        ["1", "1", "0.9", "2.5", "4", "1", "1.5", "0.1"],
-        ["2", "1", "0.8", "2.5", "0.4", "1", "1.5", "0.1"],
+        [RELEASED, "0", "1", "1", "-", "-", "1", "1.5", "1"],
+        [RELEASED, "1", "1", "0.9", "2.5", "4", "1", "1.5", "0.1"],
+        [RELEASED, "2", "1", "0.8", "2.5", "0.4", "1", "1.5", "0.1"],
     ]
 
 
@@ -151,7 +160,8 @@ def test_norms_of_missing_classes_are_smaller_after_every_epoch(
     finding = findings(training(missing))[0]
     assert finding.verdict is verdict
     norms = f"{missing[2]:.2f} for missing and 1.00 for observed classes"
-    assert finding.numbers == f"After 2 epochs the mean norm is {norms}"
+    assert finding.numbers == f"Start {RELEASED}: After 2 epochs the mean norm is {norms}"
+    assert finding.short == f"missing proxies' norm {missing[2]:.2f} of the others'"
 
 
 def test_norms_that_are_larger_in_between_are_smaller_in_part() -> None:
@@ -217,3 +227,31 @@ def test_the_claim_joins_the_three_statements() -> None:
     assert CLAIM.judge(training([2.0] * 3)).verdict is Verdict.IN_PART
     assert CLAIM.judge(training([2.0] * 3, [1.0, 1.0], [1.0] * 3)).verdict is Verdict.FAILS
     assert CLAIM.judge(training()[:3]).verdict is Verdict.NOT_TESTED
+
+
+def plain(rows: list[Row]) -> list[Row]:
+    return [r | {"start": "PyTorch's"} for r in rows]
+
+
+def test_each_way_to_start_has_its_lines_pictures_and_findings() -> None:
+    rows = training() + plain(training([2.0] * 3))
+    report = STUDY.report(rows)
+    assert [line[0] for line in report.tables["epochs"].lines] == [RELEASED] * 3 + ["PyTorch's"] * 3
+    titles = [axes.get_title(loc="left") for axes in report.figures["proxies"].axes]
+    assert [title.split("\n")[1] for title in titles] == (
+        [f"start: {RELEASED}"] * 3 + ["start: PyTorch's"] * 3
+    )
+    assert np.array(report.figures["proxies"].axes[3].lines[-1].get_ydata()).tolist() == [2, 2, 2]
+    assert [f.verdict for f in report.findings] == [
+        f.verdict for some in (training(), plain(training([2.0] * 3))) for f in findings(some)
+    ]
+
+
+def test_the_authors_way_to_start_decides_the_claim() -> None:
+    assert CLAIM.judge(training() + plain(training([2.0] * 3))).verdict is Verdict.HOLDS
+    assert CLAIM.judge(plain(training())).verdict is Verdict.NOT_TESTED
+
+
+def test_the_norms_ratio_has_an_error_over_seeds() -> None:
+    rows = training() + training([1.0, 0.9, 0.6], seed=1)
+    assert findings(rows)[0].short == "missing proxies' norm 0.70 ± 0.10 of the others'"

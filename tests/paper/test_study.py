@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from fedmap.cli.main import app
 from fedmap.errors import FedmapError
 from fedmap.experiment.work import Work
+from fedmap.methods import variant
 from fedmap.paper import STUDIES, Choice
 from fedmap.paper.claims import ORDER
 from fedmap.paper.finding import Finding, Verdict
@@ -63,11 +64,30 @@ def test_a_scale_has_its_number_of_columns(name: str) -> None:
             "no column 'fashion-mnist/lenet5'; did you mean 'fashion-mnist/lenet'",
         ),
         ({"scale": "smoke", "methods": ["fedsgd"]}, "has no method 'fedsgd'"),
+        ({"scale": "smoke", "methods": ["fedsgd[alpha=1]"]}, "has no method 'fedsgd'"),
+        ({"scale": "smoke", "methods": ["map[alpha]"]}, r"'map\[alpha\]' is not of the form"),
+        ({"scale": "smoke", "methods": ["map[alpha=1"]}, r"'map\[alpha=1' is not of the form"),
+        (
+            {"scale": "smoke", "params": {"alphas": 1}},
+            "no parameter 'alphas'; did you mean 'alpha'",
+        ),
     ],
 )
 def test_a_wrong_choice_is_one_clear_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(FedmapError, match=sentence):
         TABLES.choice(**given)
+
+
+def test_a_study_of_single_nets_takes_no_clip_and_no_parameters() -> None:
+    for given in ({"clip": 1.0}, {"params": {"alpha": 1}}):
+        with pytest.raises(FedmapError, match="no --clip and no --param"):
+            STUDIES["proxy-drift"].choice("smoke", **given)
+
+
+def test_a_variant_has_a_method_and_values() -> None:
+    assert variant("map") == ("map", {})
+    values = {"alpha": 0.5, "transfer": "mmd", "own": True}
+    assert variant("map[alpha=0.5,transfer=mmd,own=true]") == ("map", values)
 
 
 def test_a_study_without_columns_says_so() -> None:

@@ -28,6 +28,7 @@ from fedmap.simulate.round import play_round
 from fedmap.simulate.store import FileStore
 
 STUDY = STUDIES["two-client-demo"]
+pytestmark = pytest.mark.usefixtures("one_seed_is_enough")
 FEDAVG, LARGE, SMALL = METHODS
 (CLAIM,) = STUDY.claims()
 
@@ -235,7 +236,7 @@ def test_map_mitigates_the_drop_of_client_a(
     assert finding.numbers.startswith(
         "Mean drop from client A's personal model to its next download, in points: "
         f"{first} with FedAvg, {second} with MAP α = 0.9, {third} with MAP α = 0.1 (client B: 1.0 "
-        "with FedAvg, 2.0 with MAP α = 0.9, 3.0 with MAP α = 0.1;"
+        "with FedAvg, 2.0 with MAP α = 0.9, 3.0 with MAP α = 0.1)"
     )
 
 
@@ -276,6 +277,19 @@ def test_maps_aggregated_model_is_more_accurate_in_the_round_that_is_shown(
     assert finding.verdict is verdict
     assert finding.numbers.startswith("Accuracy of the aggregated model of round 2 on every class")
     assert f"{values[0]} with FedAvg, {values[1]} with" in finding.numbers
+
+
+@pytest.mark.usefixtures("one_seed_is_enough")
+def test_for_the_model_that_a_client_keeps_the_claim_holds_by_construction() -> None:
+    finding = findings(three())[-1]
+    assert finding.verdict is Verdict.HOLDS
+    assert "loses nothing with a download, by construction" in finding.numbers
+
+
+def test_what_a_download_costs_has_an_error_over_seeds() -> None:
+    more = [row for method in METHODS for row in method_rows(method, drop=32.0, seed=1)]
+    rows = three(drop=(30.0, 0.0, 0.0)) + more
+    assert findings(rows)[0].short == "a download costs 31.0 ± 1.0 points with FedAvg"
 
 
 def test_the_report_carries_the_findings() -> None:

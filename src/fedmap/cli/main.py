@@ -15,7 +15,6 @@ from fedmap.cli.parsing import (
     default_workers,
     grid_values,
     listed,
-    method_list,
     say,
     seed_list,
 )
@@ -171,7 +170,7 @@ def compare(
     from fedmap.experiment.compare import compare
 
     settings.setdefault("workers", default_workers(settings.get("device")))
-    comparison = partial(compare, method_list(methods), seeds=seed_list(seeds), **settings)
+    comparison = partial(compare, listed(methods, "--methods"), seeds=seed_list(seeds), **settings)
     many_runs(comparison, out or Path("runs/compare"), quiet, as_json)
 
 
@@ -246,6 +245,8 @@ def study(
     columns: str | None,
     methods: str | None,
     defaults: bool,
+    params: dict[str, Any] | None,
+    clip: float | None,
     seeds: str,
     data_dir: str | None,
     workers: int | None,
@@ -269,9 +270,11 @@ def study(
         return
     chosen = {
         "columns": listed(columns, "--columns", ";") if columns else [],
-        "methods": method_list(methods) if methods else [],
+        "methods": listed(methods, "--methods") if methods else [],
         "seeds": seed_list(seeds),
         "defaults_only": defaults,
+        "params": params or {},
+        "clip": clip,
         "workers": workers or cores(),
         "engine": engine or "auto",
         "ray_address": ray_address,

@@ -429,7 +429,8 @@ class StudyOptions:
         str | None, option("--columns", "Only these columns, with ; between several.", WHAT)
     ] = None
     methods: Annotated[
-        str | None, option("--methods", "Only these methods, with commas.", WHAT)
+        str | None,
+        option("--methods", "Only these methods, with commas; also map[alpha=0.5].", WHAT),
     ] = None
     defaults: Annotated[
         bool,
@@ -437,6 +438,20 @@ class StudyOptions:
             "--defaults", "Each method's default parameters, not the paper's three groups.", WHAT
         ),
     ] = False
+    params: Annotated[
+        list[str] | None,
+        option(
+            "--param",
+            "A parameter of the methods that have it; can be repeated.",
+            WHAT,
+            "-p",
+            "NAME=VALUE",
+        ),
+    ] = None
+    clip: Annotated[
+        float | None,
+        option("--clip", "Longest gradient of a local step (no limit; the authors' 100).", WHAT),
+    ] = None
     seeds: Seeds = "0"
     data_dir: DataDir = None
     workers: Workers = None

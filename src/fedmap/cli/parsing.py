@@ -19,33 +19,29 @@ def pair(text: str, flag: str) -> tuple[str, str]:
 
 def values(pairs: list[str], flag: str) -> dict[str, Any]:
     """The values of NAME=VALUE pairs by name."""
-    from fedmap.params import value  # pydantic, for which `fedmap --help` must not wait
+    from fedmap.params import value_of  # pydantic, for which `fedmap --help` must not wait
 
-    return {name: value(right) for name, right in (pair(text, flag) for text in pairs)}
+    return {name: value_of(right) for name, right in (pair(text, flag) for text in pairs)}
 
 
 def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any]]:
     """The lists of values of NAME=VALUE,VALUE pairs by name."""
-    from fedmap.params import value
+    from fedmap.params import value_of
 
     return {
-        name: [value(part) for part in listed(right, f"{flag} {name}")]
+        name: [value_of(part) for part in listed(right, f"{flag} {name}")]
         for name, right in (pair(text, flag) for text in pairs)
     }
 
 
 def listed(text: str, flag: str, between: str = ",") -> list[str]:
-    """The different parts of a list, in their order; at least one."""
-    parts = [part.strip() for part in text.split(between) if part.strip()]
+    """The different parts of a list, in their order; at least one. What is in square brackets stays
+    together."""
+    split = re.split(rf"{re.escape(between)}(?![^\[]*\])", text)
+    parts = [part.strip() for part in split if part.strip()]
     if not parts:
         raise FedmapError(f"{flag} is empty; give at least one, with {between!r} between several")
     return list(dict.fromkeys(parts))
-
-
-def method_list(text: str) -> list[str]:
-    """The methods of a list with commas; those in brackets belong to a method's parameters."""
-    outside = re.sub(r"\[[^\]]*\]", lambda inside: inside.group().replace(",", "\0"), text)
-    return [part.replace("\0", ",") for part in listed(outside, "--methods")]
 
 
 def seed_list(text: str) -> list[int]:

@@ -10,9 +10,8 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
 from fedmap.experiment.progress import OnProgress, Progress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
-from fedmap.methods import AnyMethod
+from fedmap.methods import AnyMethod, variant
 from fedmap.notebook import Move, frame, progress_bar
-from fedmap.params import value
 from fedmap.report import plots
 from fedmap.report.clients import Served, clients_table, gains, losers, points, sentences, served
 from fedmap.report.table import NUMBERS, Row, Table, as_json, as_table, rows
@@ -146,7 +145,8 @@ def compare(
     not given, a notebook has one."""
     contenders: dict[str, dict[str, Any]] = {}
     for one in dict.fromkeys(methods):
-        method, params, words = variant(one)
+        method, params = variant(one) if isinstance(one, str) else (one, {})
+        words = one.removeprefix(str(method)) if isinstance(one, str) else ""
         given = settings | {"method": method, "params": settings.get("params", {}) | params}
         found = Settings.of(given)
         label = found.label + words
@@ -164,20 +164,6 @@ def moving(move: Move) -> OnProgress:
         move(progress.share, words)
 
     return show
-
-
-def variant(
-    given: str | type[AnyMethod],
-) -> tuple[str | type[AnyMethod], dict[str, Any], str]:
-    """A method, its parameters and how they were written: `map[alpha=0.5,weight=0.1]`, or just
-    `map`."""
-    if not isinstance(given, str) or "[" not in given:
-        return given, {}, ""
-    method, _, rest = given.partition("[")
-    pairs = [pair.partition("=") for pair in rest.removesuffix("]").split(",")]
-    if not rest.endswith("]") or not all(name and equals for name, equals, _ in pairs):
-        raise FedmapError(f"{given!r} is not of the form METHOD[NAME=VALUE,NAME=VALUE]")
-    return method, {name.strip(): value(right.strip()) for name, _, right in pairs}, f"[{rest}"
 
 
 def carried_out(

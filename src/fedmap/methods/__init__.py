@@ -16,7 +16,7 @@ from fedmap.methods.base import (
     mean,
     register,
 )
-from fedmap.methods.resolve import find_method, method_name
+from fedmap.methods.resolve import find_method, method_name, variant
 
 __all__ = [
     "METHODS",
@@ -31,6 +31,7 @@ __all__ = [
     "mean",
     "method_name",
     "register",
+    "variant",
 ]
 
 for _module in iter_modules(__path__):

@@ -6,6 +6,7 @@ from typing import Any, cast
 from fedmap import own_code
 from fedmap.errors import FedmapError
 from fedmap.methods.base import METHODS, AnyMethod, Method
+from fedmap.params import value_of
 
 
 def find_method(method: str | type[AnyMethod]) -> type[AnyMethod]:
@@ -16,6 +17,15 @@ def find_method(method: str | type[AnyMethod]) -> type[AnyMethod]:
         return METHODS[method]
     found: type[AnyMethod] = own_code.find("method", method, is_method, "subclass of fedmap.Method")
     return found
+
+
+def variant(text: str) -> tuple[str, dict[str, Any]]:
+    """A method and the parameters in its brackets: `map[alpha=0.5,transfer=mmd]`, or just `map`."""
+    method, bracket, inside = text.partition("[")
+    pairs = [pair.partition("=") for pair in inside.removesuffix("]").split(",")] if bracket else []
+    if bracket and not (inside.endswith("]") and all(name and right for name, _, right in pairs)):
+        raise FedmapError(f"{text!r} is not of the form METHOD[NAME=VALUE,NAME=VALUE]")
+    return method, {name.strip(): value_of(right.strip()) for name, _, right in pairs}
 
 
 def method_name(method: object) -> str:

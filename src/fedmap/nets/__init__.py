@@ -5,7 +5,7 @@ import torch
 
 from fedmap.errors import FedmapError
 from fedmap.nets.adapt import adapt
-from fedmap.nets.base import Net
+from fedmap.nets.base import Net, draw_linear, seeded
 from fedmap.nets.femnist import FEMNISTNet
 from fedmap.nets.lenet import LeNet, LeNet2D, LeNet2DReLU
 from fedmap.nets.mlp import MLPNet
@@ -36,12 +36,23 @@ for name, maker in PAPER.items():
     NETS.add(name)(maker)
 
 
-def build(net: AnyNet, shape: tuple[int, ...], classes: int, seed: int) -> Net:
+def build(
+    net: AnyNet,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    linear_deviation: float | None = None,
+) -> Net:
     """A net for samples of this shape: freshly initialized, the same seed gives the same weights;
-    or, where it is a module, with the weights that it has."""
+    or, where it is a module, with the weights that it has. With `linear_deviation` linear layers
+    are drawn from N(0, linear_deviation^2)."""
     try:
         module = made(net, shape, classes, seed)
-        return module if isinstance(module, Net) else adapt(module, shape, classes)
+        found = module if isinstance(module, Net) else adapt(module, shape, classes)
+        if linear_deviation is not None:
+            with seeded(seed):
+                draw_linear(found, linear_deviation)
+        return found
     except (ValueError, RuntimeError) as wrong:
         raise FedmapError(
             f"net {label(net)} cannot take samples of shape {shape}: {wrong}"

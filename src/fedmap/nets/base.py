@@ -42,6 +42,15 @@ def initialize(net: nn.Module) -> None:
                 nn.init.zeros_(layer.bias)
 
 
+def draw_linear(net: nn.Module, deviation: float) -> None:
+    """Every linear layer drawn from N(0, deviation^2), its bias zero."""
+    for layer in net.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, std=deviation)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
 def image(shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
     """Channels, height and width, if samples are images that are large enough for the net."""
     if len(shape) != 3 or min(shape[1:]) < least:

@@ -1,11 +1,16 @@
 """Federated runs as the work of the paper's studies: the columns of its tables, what each scale
 cuts, and the rows of numbers."""
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
+from fedmap.data import defaults_of
 from fedmap.experiment.runs import RunWork
-from fedmap.paper.study import Choice, Row, Scale
+from fedmap.methods import METHODS, find_method, variant
+from fedmap.paper.finding import SEEDS, Estimate
+from fedmap.paper.study import GOALS, Choice, Row, Scale, Study, require
 from fedmap.simulate.result import STEADY
 from fedmap.simulate.settings import NO_NUMBERS, Settings
 
@@ -20,6 +25,11 @@ class Column(NamedTuple):
     def name(self) -> str:
         return f"{self.data}/{self.net}"
 
+    @property
+    def rounds(self) -> int:
+        """The paper's."""
+        return defaults_of(self.data).rounds
+
 
 COLUMNS = [
     Column("fashion-mnist", "mlp"),
@@ -31,6 +41,10 @@ COLUMNS = [
     Column("cinic-10", "resnet20"),
     Column("cinic-10", "resnet56"),
 ]
+# at the paper's number of rounds a run of these takes over an hour: one seed has to do
+LONG = {column.name for column in COLUMNS[2:]}
+FEDAVG = ("fedavg", "default")
+Who = tuple[str, str]  # a method and the group of its parameters
 BY_NAME = {column.name: column for column in COLUMNS}
 
 SMALL = {"samples": 6000, "clients": 20, "rounds": 60, "epochs": 5}
@@ -78,11 +92,61 @@ class FederatedRun(RunWork):
 
     def __init__(self, choice: Choice, column: str, group: str = "default", **given: Any) -> None:
         self.column = column
-        self.group = group
         how = {name: getattr(choice, name) for name in NO_NUMBERS if hasattr(choice, name)}
-        settings = Settings.of(how | given)
-        more = "" if group == "default" else f" ({group})"
+        known = parameters_of(given["method"])
+        asked = {name: value for name, value in choice.params.items() if name in known}
+        params = given.get("params", {}) | asked
+        settings = Settings.of(how | {"clip": choice.clip} | given | {"params": params})
+        named = [] if group == "default" and asked else [group]
+        self.group = ", ".join([*named, *in_words(asked)])
+        more = "" if self.group == "default" else f" ({self.group})"
         super().__init__(settings, f"{settings.label}{more} {column} #{settings.seed}")
+
+
+class RunStudy(Study):
+    """A study of federated runs, each of which is one row."""
+
+    def work(self, choice: Choice) -> Sequence[FederatedRun]:
+        raise NotImplementedError
+
+    def check(self, choice: Choice) -> None:
+        if choice.params:
+            runs = self.work(choice)
+            known = {name for run in runs for name in parameters_of(run.settings.method)}
+            require("parameter", list(choice.params), sorted(known))
+
+    def collect(self, choice: Choice, root: Path) -> list[Row]:
+        return [row(run, root) for run in self.work(choice) if run.done(root)]
+
+
+def parameters_of(method: str) -> list[str]:
+    """The names of a method's parameters, and `preset` where it has presets."""
+    found = find_method(method)
+    return [*found.Params.model_fields, *(["preset"] if found.presets else [])]
+
+
+def in_words(params: dict[str, Any]) -> list[str]:
+    """Each parameter with its value, as in the brackets of a variant."""
+    return [f"{name}={value}" for name, value in params.items()]
+
+
+def shown_name(method: str, group: str = "default") -> str:
+    """What a table calls a method, or a variant of it."""
+    name, own = variant(method)
+    more = in_words(own) if own else [] if group == "default" else [group]
+    return METHODS[name].__name__ + (f" ({', '.join(more)})" if more else "")
+
+
+def contenders(
+    methods: Sequence[str], groups: Callable[[str], dict[str, dict[str, Any]]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A group's name and the settings of its runs, for each group of each method. A variant such as
+    `map[alpha=0.5]` is a group of its own."""
+    for text in methods:
+        method, own = variant(text)
+        found = {", ".join(in_words(own)): own} if own else groups(method)
+        for group, params in found.items():
+            yield group, {"method": method, "params": params}
 
 
 def map_beside_fedavg(choice: Choice, variants: dict[str, dict[str, Any]]) -> list[FederatedRun]:
@@ -108,17 +172,81 @@ def row(run: FederatedRun, root: Path) -> Row:
         "group": run.group,
         "seed": settings.seed,
         "rounds": settings.rounds,
+        "clip": settings.clip,
     }
     if run.diverged(root):
-        return where | {"outcome": "diverged"} | dict.fromkeys(NUMBERS)
+        return where | {"outcome": "diverged"} | dict.fromkeys([*NUMBERS, "per_client"])
     final = run.result(root).final
     numbers = {name: percent(final[key]) for name, key in NUMBERS.items()}
-    return where | {"outcome": "done"} | numbers
+    return where | {"outcome": "done"} | numbers | {"per_client": per_client(final)}
+
+
+def per_client(final: Row) -> str:
+    """After the last round, every client's personal accuracy in per cent, in one cell."""
+    accuracies = final["personal_accuracy_per_client"]
+    return " ".join(f"{100 * accuracy:.2f}" for accuracy in accuracies)
 
 
 def percent(share: float | None) -> float | None:
     """A share in per cent, with two digits."""
     return None if share is None else round(100 * share, 2)
+
+
+def trusted(rows: list[Row]) -> list[Row]:
+    """The rows that may decide: of runs that ended, with three seeds for the method and group in
+    the column, or with one where a run takes over an hour."""
+    ended = [r for r in rows if r["outcome"] == "done"]
+    seeds: dict[tuple[str, str, str], set[int]] = {}
+    for r in ended:
+        seeds.setdefault((r["column"], r["method"], r["group"]), set()).add(r["seed"])
+    return [
+        r
+        for r in ended
+        if len(seeds[r["column"], r["method"], r["group"]]) >= SEEDS
+        or (r["column"] in LONG and r["rounds"] >= BY_NAME[r["column"]].rounds)
+    ]
+
+
+def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | None:
+    """How far one is above another where both have a run of the same column and seed. Global: of
+    the mean of the last ten rounds, one difference for each seed. Personal: after the last round,
+    one for each client."""
+    found = {(r["method"], r["group"], r["column"], r["seed"]): r for r in rows}
+    gains: dict[int, list[float]] = {}
+    for r in rows:
+        twin = found.get((*other, r["column"], r["seed"]))
+        if (r["method"], r["group"]) == ours and twin is not None:
+            first, second = values(r, goal), values(twin, goal)
+            if first and second:
+                pairs = zip(first, second, strict=True)
+                gains.setdefault(r["seed"], []).extend(a - b for a, b in pairs)
+    by_seed = list(gains.values())
+    if goal == "global":
+        by_seed = [[mean(some)] for some in by_seed]
+    return Estimate.of([gain for some in by_seed for gain in some]) if by_seed else None
+
+
+def gains_of(rows: list[Row], who: Who) -> str | None:
+    """The differences from FedAvg in both goals, in words; none where one is not known."""
+    gains = [difference(rows, who, FEDAVG, goal) for goal in GOALS]
+    return None if None in gains else f"{gains[0]} global and {gains[1]} personal"
+
+
+def values(r: Row, goal: str) -> list[float]:
+    """What two runs are compared by; nothing where a run has no such number."""
+    if goal == "global":
+        return [] if r["global_last_10"] is None else [r["global_last_10"]]
+    return [float(cell) for cell in str(r.get("per_client") or "").split()]
+
+
+def failures(rows: list[Row]) -> list[str]:
+    """A sentence for each run that diverged."""
+    return [
+        f"{shown_name(r['method'], r['group'])} on {r['column']}, seed {r['seed']}, diverged and "
+        "is left out."
+        for r in rows
+        if r["outcome"] == "diverged"
+    ]
 
 
 def without_diverged(rows: list[Row]) -> tuple[list[Row], list[str]]:

@@ -3,7 +3,11 @@ words."""
 
 from collections.abc import Sequence
 from enum import StrEnum
+from statistics import mean, stdev
 from typing import NamedTuple
+
+SEEDS = 3  # that a verdict needs, where a run takes less than an hour
+RESOLVED = 1.0  # points that a difference between two single runs must have to count
 
 
 class Verdict(StrEnum):
@@ -26,6 +30,7 @@ class Finding(NamedTuple):
     statement: str
     verdict: Verdict
     numbers: str  # in words, without a full stop
+    short: str = ""  # the one number that matters most, with its error
     so_far: bool = False  # some methods that the statement speaks of were not run
 
     def sentence(self) -> str:
@@ -35,6 +40,32 @@ class Finding(NamedTuple):
     def shown_verdict(self) -> str:
         """The verdict, with its reservation."""
         return self.verdict + (", so far" if self.so_far else "")
+
+
+class Estimate(NamedTuple):
+    """A mean, mostly of differences in points, and its standard error where there are several."""
+
+    mean: float
+    error: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate":
+        """Of at least one value."""
+        error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+        return cls(mean(values), error)
+
+    def __str__(self) -> str:
+        return signed(self.mean) + ("" if self.error is None else f" ± {self.error:.1f}")
+
+    def plain(self, digits: int) -> str:
+        """Without the sign of a difference."""
+        error = "" if self.error is None else f" ± {self.error:.{digits}f}"
+        return f"{self.mean:.{digits}f}{error}"
+
+    @property
+    def above(self) -> bool:
+        """Above zero by two standard errors; a single run by a point."""
+        return self.mean > (RESOLVED if self.error is None else 2 * self.error)
 
 
 def not_tested(statement: str, missing: str) -> Finding:
@@ -47,12 +78,21 @@ def together(statement: str, findings: Sequence[Finding], numbers: str | None = 
     in part. What was not tested does not count."""
     verdicts = [finding.verdict for finding in findings if finding.verdict != Verdict.NOT_TESTED]
     if not verdicts:
-        return not_tested(statement, "no number decides")
+        reasons = [finding.short for finding in findings if finding.short]
+        return not_tested(statement, reasons[0] if reasons else "no number decides")
     held = verdicts.count(Verdict.HOLDS)
     some = held or Verdict.IN_PART in verdicts
     verdict = Verdict.of(held == len(verdicts), bool(some))
     count = f"{held} of {len(verdicts)} statements hold, see the figure"
-    return Finding(statement, verdict, numbers or count)
+    return Finding(statement, verdict, numbers or count, next((f.short for f in findings), ""))
+
+
+def by_seeds(findings: Sequence[Finding], seeds: int) -> list[Finding]:
+    """The findings as they are, or without a verdict where there are too few seeds for one."""
+    if seeds >= SEEDS:
+        return list(findings)
+    few = f"{seeds} of {SEEDS} seeds"
+    return [f._replace(verdict=Verdict.NOT_TESTED, short=few) for f in findings]
 
 
 def signed(value: float) -> str:

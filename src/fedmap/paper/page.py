@@ -1,50 +1,86 @@
-"""The page of the whole reproduction: the paper's claims with our verdicts and reasons, then a
-section for each study, from the studies' CSV files alone."""
+"""The pages of the whole reproduction, from the studies' CSV files alone: one that has every claim
+of the paper with our verdict, and one for each study."""
 
+import re
+import textwrap
+import tomllib
 from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
 
 from fedmap.errors import FedmapError
+from fedmap.methods import variant
 from fedmap.paper import STUDIES
 from fedmap.paper.claims import ORDER, gather
 from fedmap.paper.finding import Finding, not_tested
-from fedmap.paper.report import bullets, size_in_words
-from fedmap.paper.study import SCALES, Row, Scale, from_csv, names_of
+from fedmap.paper.report import size_in_words
+from fedmap.paper.study import SCALES, Claim, Row, Scale, Study, from_csv, names_of
 from fedmap.report import plots
 
 Tables = dict[tuple[str, Scale], list[Row]]  # the rows of each study at each scale
+WIDTH = 100  # columns of a line of text
 
-INTRODUCTION = """# The paper's tables and figures, made again
+INTRODUCTION = """# The paper's claims, tested again
 
-Every number below comes from runs of this code on the real datasets, collected in
-[`results/`](../results); `python scripts/write_reproduction.py` writes this page from them. Each
-section names its command, and says what is smaller than in the paper. Tables show the last round,
-as the paper does, and the mean of the last ten rounds, which is steadier: single rounds swing by a
-point or two. Unless a section says otherwise there is one seed, so differences below about a point
-are not resolved. The paper's own numbers are the best of three parameter groups, chosen by the
-reported accuracy; ours, where it says *default parameters*, are one run each, with parameters
-settled beforehand."""
+Every number comes from runs of this code on the real datasets, kept in [`results/`](../results).
+`python scripts/run_queue.py` makes the runs, `python scripts/write_reproduction.py` these pages."""
+
+RULES = """## How a verdict is made
+
+- Personal accuracy is compared client by client, over all clients after the last round: mean
+  difference ± standard error. Global accuracy: mean of the last ten rounds, over seeds.
+- A difference counts from two standard errors on. The paper's last rounds stand beside ours.
+- A verdict needs three seeds, or one where a run takes over an hour; a failed training is named and
+  left out. **Not tested**: the runs, the data or the scale here do not allow a verdict.
+- *So far*: some of the methods that the claim is about were not run."""
 
 
-def write_page(results: Path, reasons: Path, page: Path) -> None:
-    """Write the page, and its pictures below `images/reproduction` beside it."""
-    tables = read_results(results)
-    images = page.parent / "images" / "reproduction"
-    parts = [INTRODUCTION, *claims_part(tables, read_reasons(reasons))]
-    for (name, scale), rows in tables.items():
-        parts.append(section(name, scale, rows, images, page))
-    page.write_text("\n\n".join(parts) + "\n")
+class Pages(NamedTuple):
+    """Texts by their place below `docs`, and pictures by their names."""
+
+    texts: dict[str, str]
+    pictures: dict[str, Figure]
+
+
+def write_pages(results: Path, reasons: Path, docs: Path) -> None:
+    """Write `reproduction.md`, the studies' pages below `reproduction`, and their pictures below
+    `images/reproduction`."""
+    made = pages(results, reasons)
+    for place, text in made.texts.items():
+        (docs / place).parent.mkdir(parents=True, exist_ok=True)
+        (docs / place).write_text(text)
+    for name, figure in made.pictures.items():
+        plots.save(figure, docs / "images/reproduction" / name, dpi=110)
+
+
+def pages(results: Path, reasons: Path) -> Pages:
+    """All pages that follow from the CSV files."""
+    tables, told = read_results(results), read_reasons(reasons)
+    commands = read_commands(results)
+    found = Pages({"reproduction.md": overview(tables)}, {})
+    for name in ORDER:
+        if STUDIES[name].claims() or any(key[0] == name for key in tables):
+            found.texts[f"reproduction/{name}.md"] = study_page(name, tables, told, commands, found)
+    return found
 
 
 def read_results(folder: Path) -> Tables:
-    """All files STUDY-SCALE.csv, in the order of the claims. The joint look has no file of its
-    own: its runs are those of the tables."""
+    """All files STUDY-SCALE.csv, in the order of the claims and from the largest scale down. The
+    joint look has no file of its own: its runs are those of the tables."""
     tables: Tables = {}
     for name in ORDER:
-        for scale in SCALES:
+        for scale in reversed(SCALES):
             path = folder / f"{'table-1-2' if name == 'joint' else name}-{scale}.csv"
             if path.exists():
                 tables[name, scale] = from_csv(path)
     return tables
+
+
+def read_commands(folder: Path) -> list[str]:
+    """The commands of the queue that makes the files."""
+    path = folder / "queue.toml"
+    return list(tomllib.loads(path.read_text())["commands"]) if path.exists() else []
 
 
 def read_reasons(path: Path) -> dict[str, str]:
@@ -59,66 +95,122 @@ def read_reasons(path: Path) -> dict[str, str]:
     return found
 
 
-def claims_part(tables: Tables, reasons: dict[str, str]) -> list[str]:
-    """The table of all claims, and the reasons of those that have numbers. The largest scale
-    decides."""
-    lines, explained = ["| claim of the paper | here | numbers |", "| --- | --- | --- |"], []
+def judge(name: str, claim: Claim, tables: Tables) -> Finding:
+    """The claim by its study's rows. The largest scale decides that can."""
+    found = [claim.judge(rows) for (study, _), rows in tables.items() if study == name]
+    tested = [finding for finding in found if finding.verdict != "not tested"]
+    return [*tested, *found, not_tested(claim.text, "not run yet")][0]
+
+
+def overview(tables: Tables) -> str:
+    """One screen: each claim with its verdict, one number and the way to its study."""
+    lines = ["| claim of the paper | here | in points or as said | study |", "| --- " * 4 + "|"]
     for name, claim in gather():
-        scales = [scale for scale in SCALES if (name, scale) in tables]
-        if not scales:
-            lines.append(claim_line(not_tested(claim.text, f"`fedmap study {name}`")))
-            continue
-        finding = claim.judge(tables[name, scales[-1]])
-        source = f"{finding.numbers} ({name}-{scales[-1]})"
-        lines.append(claim_line(finding._replace(numbers=source)))
-        if claim.text in reasons:
-            explained.append(f"**{claim.text}.** {reasons[claim.text]}")
-    return ["## Where we differ, and why", "\n".join(lines), *explained]
+        finding = judge(name, claim, tables)
+        number = finding.short or finding.numbers
+        link = f"[{name}](reproduction/{name}.md)"
+        lines.append(f"| {claim.text} | **{finding.shown_verdict()}** | {number} | {link} |")
+    others = [name for name in dict.fromkeys(study for study, _ in tables) if not claims_of(name)]
+    links = ", ".join(f"[{STUDIES[name].line}](reproduction/{name}.md)" for name in others)
+    more = [f"Without a claim of its own: {links}."] if others else []
+    return "\n\n".join([INTRODUCTION, "\n".join(lines), *more, RULES]) + "\n"
 
 
-def claim_line(finding: Finding) -> str:
-    """One line of the table of claims."""
-    return f"| {finding.statement} | **{finding.shown_verdict()}** | {finding.numbers} |"
+def claims_of(name: str) -> list[Claim]:
+    """What the paper claims in this study."""
+    return STUDIES[name].claims()
 
 
-def section(name: str, scale: Scale, rows: list[Row], images: Path, page: Path) -> str:
-    """One study: what it shows, its command, findings, tables and figures."""
+def study_page(
+    name: str, tables: Tables, reasons: dict[str, str], commands: list[str], found: Pages
+) -> str:
+    """One study: its claims with verdicts and reasons, then each scale."""
     study = STUDIES[name]
-    report = study.report(rows)
-    cuts = study.cuts(scale)
-    if only_defaults(name, scale, rows):
-        cuts = [
-            "default parameters instead of the best of three groups, and only the methods below; "
-            "all else is as printed"
-        ]
-    command = f"fedmap study {name} --scale {scale}{options(name, scale, rows)}"
-    parts = [f"## {study.line}", f"{study.paper}. {size_in_words(cuts)}", f"```\n{command}\n```"]
-    parts.append(bullets(report))
-    parts += [f"{table.caption}:\n\n{table.markdown()}" for table in report.tables.values()]
+    parts = [f"# {study.line}", f"{study.paper} of the paper. [All claims](../reproduction.md)."]
+    for claim in claims_of(name):
+        finding = judge(name, claim, tables)
+        parts.append(f"## {claim.text}: {finding.shown_verdict()}")
+        parts.append(listed([as_sentence(part) for part in finding.numbers.split("; ")]))
+        parts += [reasons[claim.text]] if claim.text in reasons else []
+    here = [(scale, rows) for (study_name, scale), rows in tables.items() if study_name == name]
+    for scale, rows in here:
+        parts += scale_part(name, scale, rows, commands, found)
+    if not here:
+        parts += ["## How to run it", as_block(name, "small", commands)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def scale_part(
+    name: str, scale: Scale, rows: list[Row], commands: list[str], found: Pages
+) -> list[str]:
+    """What one scale shows: size, commands, pictures, findings and tables."""
+    study = STUDIES[name]
+    report, mine = study.report(rows), commands_of(name, scale, commands)
+    parts = [
+        f"## Runs at the scale `{scale}`",
+        wrapped(f"{size_in_words(study.cuts(scale))} {facts(study, rows)} {to_come(mine, rows)}"),
+        as_block(name, scale, mine),
+    ]
     for title, figure in report.figures.items():
-        picture = plots.save(figure, images / f"{name}-{scale}-{title}.png", dpi=110)
-        parts.append(f"![{study.line}: {title}]({picture.relative_to(page.parent)})")
-    return "\n\n".join(part for part in parts if part)
+        picture = f"{name}-{scale}-{title}.png"
+        found.pictures[picture] = figure
+        parts.append(f"![{study.line}: {title}](../images/reproduction/{picture})")
+    parts.append(listed(report.sentences()))
+    for table in report.tables.values():
+        parts += [wrapped(f"{table.caption}:"), table.markdown().rstrip()]
+    return parts
 
 
-def only_defaults(name: str, scale: Scale, rows: list[Row]) -> bool:
-    """Whether a study that has three groups at this scale was run with default parameters."""
-    three_groups = scale == "paper" and name in ("table-1-2", "joint")
-    return three_groups and names_of(rows, "group") == ["default"]
+def facts(study: Study, rows: list[Row]) -> str:
+    """What the rows are of, and what was not run."""
+    seeds = ", ".join(str(seed) for seed in sorted(names_of(rows, "seed")))
+    told = [f"Seeds {seeds}" if "," in seeds else f"Seed {seeds} alone"]
+    if "column" in rows[0]:
+        clips = sorted({r.get("clip") for r in rows}, key=lambda clip: clip or 0)
+        limits = ["no limit on gradients" if c is None else f"gradients up to {c:g}" for c in clips]
+        told.append(" and ".join(limits))
+    columns = [name for name in study.columns if all(r["column"] != name for r in rows)]
+    if columns:
+        told.append(f"not run: {', '.join(columns)}")
+    there = {variant(str(r.get("method")))[0] for r in rows}
+    methods = [name for name in study.methods if name not in there]
+    if methods:
+        told.append(f"methods not run: {', '.join(methods)}")
+    return "; ".join(told) + "."
 
 
-def options(name: str, scale: Scale, rows: list[Row]) -> str:
-    """The options that lead to these rows, where they are not the scale's own choice."""
-    study, text = STUDIES[name], ""
-    columns, methods, seeds = (
-        names_of([r for r in rows if what in r], what) for what in ("column", "method", "seed")
-    )
-    if study.columns and columns != list(study.default_columns(scale)):
-        text += f' --columns "{"; ".join(columns)}"'
-    if study.methods and set(methods) != set(study.methods):
-        text += f" --methods {','.join(methods)}"
-    if only_defaults(name, scale, rows):
-        text += " --defaults"
-    if seeds not in ([0], []):
-        text += f" --seeds {','.join(map(str, seeds))}"
-    return text
+def commands_of(name: str, scale: Scale, commands: list[str]) -> list[str]:
+    """The queue's commands of a study and scale."""
+    return [line for line in commands if line.startswith(f"fedmap study {name} --scale {scale}")]
+
+
+def to_come(commands: list[str], rows: list[Row]) -> str:
+    """The seeds of the commands that have no row yet."""
+    wanted = {
+        int(seed)
+        for line in commands
+        for seed in (re.findall(r"--seeds ([\d,]+)", line) or ["0"])[0].split(",")
+    }
+    seeds = ", ".join(str(seed) for seed in sorted(wanted - set(names_of(rows, "seed"))))
+    return f"To come: seeds {seeds}." if seeds else ""
+
+
+def as_block(name: str, scale: Scale, commands: list[str]) -> str:
+    """The queue's commands of a study and scale, or the plain one."""
+    mine = commands_of(name, scale, commands) or [f"fedmap study {name} --scale {scale}"]
+    return "```\n" + "\n".join(mine) + "\n```"
+
+
+def as_sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def listed(sentences: list[str]) -> str:
+    """A list, each line not too long."""
+    return "\n".join(textwrap.fill(f"- {s}", WIDTH, subsequent_indent="  ") for s in sentences)
+
+
+def wrapped(text: str) -> str:
+    """In lines that are not too long."""
+    return textwrap.fill(text, WIDTH)

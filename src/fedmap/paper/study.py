@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from fedmap.errors import FedmapError
 from fedmap.experiment.work import Work
+from fedmap.methods import variant
 from fedmap.paper.finding import Finding
 from fedmap.registry import Registry, nearest
 from fedmap.report.table import Table
@@ -32,6 +33,8 @@ class Choice:
     seeds: tuple[int, ...] = (0,)
     # each method with its default parameters alone, where a study has the paper's three groups
     defaults_only: bool = False
+    clip: float | None = None  # the longest gradient of a run's local steps
+    params: dict[str, Any] = field(default_factory=dict)  # of every method that has them
     workers: int = 1
     engine: str = "auto"
     ray_address: str | None = None
@@ -105,9 +108,16 @@ class Study:
         if known is None:
             raise FedmapError(f"there is no scale {scale!r}; there are: {', '.join(SCALES)}")
         require("column", columns, self.columns)
-        require("method", methods, self.methods)
+        require("method", [variant(text)[0] for text in methods], self.methods)
         chosen = tuple(columns) or tuple(self.default_columns(known))
-        return Choice(known, chosen, tuple(methods) or tuple(self.methods), **more)
+        choice = Choice(known, chosen, tuple(methods) or tuple(self.methods), **more)
+        self.check(choice)
+        return choice
+
+    def check(self, choice: Choice) -> None:
+        """Raise an error for what this study cannot do."""
+        if choice.clip is not None or choice.params:
+            raise FedmapError("this study has no --clip and no --param: it trains single nets")
 
 
 STUDIES: Registry[Study] = Registry("study")

@@ -2,7 +2,6 @@
 scatter with FedAvg."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean
 from typing import ClassVar
 
@@ -11,13 +10,14 @@ from matplotlib.figure import Figure
 from fedmap.paper.federated import (
     COLUMNS,
     FederatedRun,
+    RunStudy,
     cut,
+    difference,
     map_beside_fedavg,
-    row,
     without_diverged,
     words,
 )
-from fedmap.paper.finding import Finding, Verdict, not_tested
+from fedmap.paper.finding import Finding, Verdict, by_seeds, not_tested
 from fedmap.paper.study import (
     GOALS,
     STUDIES,
@@ -26,7 +26,6 @@ from fedmap.paper.study import (
     Report,
     Row,
     Scale,
-    Study,
     names_of,
 )
 from fedmap.report.plots import COLORS, bare
@@ -52,7 +51,7 @@ SETTINGS = {
 }
 
 
-class Parameters(Study):
+class Parameters(RunStudy):
     """MAP with every setting that the paper tries."""
 
     line = "MAP with 20 settings of its parameters, beside FedAvg"
@@ -69,16 +68,13 @@ class Parameters(Study):
     def work(self, choice: Choice) -> list[FederatedRun]:
         return map_beside_fedavg(choice, SETTINGS)
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
-
     def report(self, rows: list[Row]) -> Report:
         rows, left_out = without_diverged(rows)
         columns, found = ", ".join(names_of(rows, "column")), points(rows)
         return Report(
             {"parameters": table(rows, columns)},
             {"scatter": scatter(found, columns)},
-            findings(found),
+            findings(rows),
             left_out,
         )
 
@@ -99,17 +95,17 @@ def average(rows: list[Row], name: str, number: str) -> float:
 
 
 def points(rows: list[Row]) -> Points:
-    """Both accuracies of each group, mean of the last ten rounds."""
+    """Both accuracies of each group: mean of the last ten rounds, and of all clients."""
     return {
-        name: (average(rows, name, "global_last_10"), average(rows, name, "personal_last_10"))
+        name: (average(rows, name, "global_last_10"), average(rows, name, "personal_all_clients"))
         for name in names_of(rows, "group")
     }
 
 
 def table(rows: list[Row], columns: str) -> Table:
-    """Last round and mean of the last ten, of FedAvg and of MAP with each setting."""
-    head = ["run", "global, last round", "last 10", "personal, last round", "last 10"]
-    numbers = [f"{goal}{end}" for goal in GOALS for end in ("", "_last_10")]
+    """Steadiest number and last round, of FedAvg and of MAP with each setting."""
+    head = ["run", "global, last 10", "last round", "personal, all clients", "last round"]
+    numbers = ["global_last_10", "global", "personal_all_clients", "personal"]
     lines = []
     for name in names_of(rows, "group"):
         run = "FedAvg" if name == FEDAVG else f"MAP, {name}"
@@ -124,7 +120,8 @@ def scatter(points: Points, columns: str) -> Figure:
     for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
         for (transfer, weight), marker in MARKERS.items():
             if (name := group(alpha, transfer, weight)) in points:
-                axes.scatter(*points[name], color=color, marker=marker, s=42)
+                # hollow, so that points in one place are all seen
+                axes.scatter(*points[name], facecolor="none", edgecolor=color, marker=marker, s=42)
     for color, alpha in zip(COLORS[1:], ALPHAS, strict=False):
         axes.scatter([], [], color=color, label=f"alpha {alpha:g}")
     for (transfer, weight), marker in MARKERS.items():
@@ -138,20 +135,21 @@ def scatter(points: Points, columns: str) -> Figure:
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")
-    title = f"MAP's parameters, mean of the last ten rounds ({columns})"
+    title = f"MAP's parameters, last ten rounds and all clients\n{columns}"
     axes.set_title(title, loc="left", fontsize=10)
     bare(axes)
     return figure
 
 
-def above_fedavg(points: Points) -> list[tuple[bool, bool]]:
-    """Of each setting of MAP, whether it is above FedAvg in global and in personal accuracy."""
-    plain = points[FEDAVG]
-    return [
-        (point[0] > plain[0], point[1] > plain[1])
-        for name, point in points.items()
-        if name != FEDAVG
-    ]
+def above_fedavg(rows: list[Row]) -> dict[str, tuple[bool, bool]]:
+    """Of each setting of MAP that can be compared, whether it is above FedAvg in global and in
+    personal accuracy, by the error of the difference."""
+    found = {}
+    for name in names_of(rows, "group"):
+        gains = [difference(rows, ("map", name), ("fedavg", FEDAVG), goal) for goal in GOALS]
+        if gains[0] and gains[1]:
+            found[name] = gains[0].above, gains[1].above
+    return found
 
 
 def ranks(points: Points) -> tuple[int, int]:
@@ -160,22 +158,22 @@ def ranks(points: Points) -> tuple[int, int]:
     return 1 + sum(p[0] > ours[0] for p in others), 1 + sum(p[1] > ours[1] for p in others)
 
 
-def findings(points: Points) -> list[Finding]:
+def findings(rows: list[Row]) -> list[Finding]:
     """The paper's two statements of this figure, where their settings are there."""
-    maps, found = {name: point for name, point in points.items() if name != FEDAVG}, []
-    if FEDAVG in points and maps:
-        above = above_fedavg(points)
-        in_global, in_personal = (sum(pair[goal] for pair in above) for goal in (0, 1))
-        both = sum(all(pair) for pair in above)
+    at, above, found = points(rows), above_fedavg(rows), []
+    maps = {name: point for name, point in at.items() if name != FEDAVG}
+    if above:
+        in_global, in_personal = (sum(pair[i] for pair in above.values()) for i in (0, 1))
+        both = sum(all(pair) for pair in above.values())
         numbers = (
-            f"Of {len(maps)} settings, {in_global} are above FedAvg in global, {in_personal} in "
+            f"Of {len(above)} settings, {in_global} are above FedAvg in global, {in_personal} in "
             f"personal accuracy and {both} in both"
         )
-        verdict = Verdict.of(both == len(maps), both > len(maps) / 2)
+        verdict = Verdict.of(both == len(above), both > len(above) / 2)
         found.append(Finding("The paper's 'all superior to' FedAvg", verdict, numbers))
     if PREFERRED in maps:
-        places = ranks(points)
-        firsts = [max(maps, key=lambda name: maps[name][goal]) for goal in (0, 1)]
+        places = ranks(at)
+        firsts = [max(maps, key=lambda name: maps[name][i]) for i in (0, 1)]
         numbers = (
             f"{PREFERRED} is number {places[0]} in global and number {places[1]} in personal "
             f"accuracy; the first are {firsts[0]} ({maps[firsts[0]][0]:.1f}) and {firsts[1]} "
@@ -184,20 +182,21 @@ def findings(points: Points) -> list[Finding]:
         verdict = Verdict.of(max(places) <= 3, min(places) <= 3)
         statement = "The paper's 'preferred', taken as among the first three in both"
         found.append(Finding(statement, verdict, numbers))
-    return found
+    return by_seeds(found, len(names_of(rows, "seed")))
 
 
 def preferred(claim: str, rows: list[Row]) -> Finding:
     """The preferred setting is among the first three in both accuracies and all settings are above
     FedAvg in both; in part: the preferred one is."""
-    found = points(without_diverged(rows)[0])
-    if not {FEDAVG, PREFERRED} <= found.keys():
-        return not_tested(claim, f"FedAvg or {PREFERRED} has no number")
-    places, above = ranks(found), above_fedavg(found)
-    both = sum(all(pair) for pair in above)
+    rows = without_diverged(rows)[0]
+    above = above_fedavg(rows)
+    if PREFERRED not in above:
+        return not_tested(claim, f"FedAvg or {PREFERRED} has no number for each client")
+    places, both = ranks(points(rows)), sum(all(pair) for pair in above.values())
     numbers = (
         f"number {places[0]} in global and {places[1]} in personal accuracy; {both} of "
         f"{len(above)} are above FedAvg in both"
     )
-    itself = all(above_fedavg({FEDAVG: found[FEDAVG], PREFERRED: found[PREFERRED]})[0])
-    return Finding(claim, Verdict.of(max(places) <= 3 and both == len(above), itself), numbers)
+    verdict = Verdict.of(max(places) <= 3 and both == len(above), all(above[PREFERRED]))
+    finding = Finding(claim, verdict, numbers, f"{both} of {len(above)} above FedAvg in both")
+    return by_seeds([finding], len(names_of(rows, "seed")))[0]

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from fedmap.nets import build
 from fedmap.paper.central import Central, shown_cuts
-from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, together
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study, names_of
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
@@ -23,9 +24,12 @@ EPOCHS = 50
 NET = "vgg11-bn"
 SIZES: dict[Scale, dict[str, Any]] = {
     "paper": {"data": "cifar-10", "net": NET, "epochs": EPOCHS, "threads": 2},
-    "small": {"data": "cifar-10", "net": NET, "epochs": 15, "samples": 2500, "threads": 2},
+    "small": {"data": "cifar-10", "net": NET, "epochs": 5, "threads": 2},
     "smoke": {"data": "fashion-mini", "net": "lenet", "epochs": 2, "samples": 200},
 }
+# how linear layers start: the standard deviation, None for PyTorch's way
+RELEASED = "N(0, 0.01²), as released"
+STARTS = {RELEASED: 0.01, "PyTorch's": None}
 NEARLY_ZERO = 0.1  # of what it is compared with
 COLORS = {
     "observed": "#2A7F9E",
@@ -39,6 +43,12 @@ COLORS = {
 @dataclass(frozen=True, kw_only=True)
 class Drift(Central):
     """A training whose proxies are measured after each epoch."""
+
+    linear_deviation: float | None  # of linear layers at the start; None for PyTorch's way
+
+    def fresh(self) -> Model:
+        shape, classes = self.dataset.shape, len(self.dataset.classes)
+        return Model(build(self.net, shape, classes, self.seed, self.linear_deviation))
 
     def measure(self, epoch: int, model: Model, gradient: Tensor) -> list[Row]:
         proxies = model.net.classifier.weight
@@ -71,7 +81,7 @@ def proxy_statistics(epoch: int, proxies: Tensor, gradient: Tensor, observed: in
 
 
 class ProxyDrift(Study):
-    """One training, measured after each epoch."""
+    """A training for each way to start, measured after each epoch."""
 
     line = (
         "Norms, gradients and distances of proxies while VGG11-BN trains on 8 of the 10 classes of "
@@ -84,11 +94,15 @@ class ProxyDrift(Study):
 
     def work(self, choice: Choice) -> list[Drift]:
         size = SIZES[choice.scale] | {"data_dir": choice.data_dir}
-        return [Drift(classes=OBSERVED, lr=0.03, seed=seed, **size) for seed in choice.seeds]
+        return [
+            Drift(classes=OBSERVED, lr=0.03, seed=seed, linear_deviation=deviation, **size)
+            for seed in choice.seeds
+            for deviation in STARTS.values()
+        ]
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         return [
-            {"seed": work.seed} | row
+            {"start": start_of(work), "seed": work.seed} | row
             for work in self.work(choice)
             if work.done(root)
             for row in work.measured(root)
@@ -99,10 +113,15 @@ class ProxyDrift(Study):
 
     def claims(self) -> list[Claim]:
         text = "Proxies of missing classes are pushed early and collapse"
-        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
+        return [Claim(text, pushed_and_collapsed)]
 
 
 STUDIES.add("proxy-drift")(ProxyDrift())
+
+
+def start_of(work: Drift) -> str:
+    """How its linear layers start."""
+    return next(name for name, deviation in STARTS.items() if deviation == work.linear_deviation)
 
 
 def curve(rows: list[Row], what: str, group: str, label: int | None = None) -> dict[int, float]:
@@ -122,25 +141,33 @@ def groups_of(rows: list[Row], what: str) -> list[str]:
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Norms, gradients and distances by epoch."""
-    drawn = Figure(figsize=(11, 3.6), layout="constrained")
+    """Norms, gradients and distances by epoch, a line of pictures for each way to start."""
+    starts = names_of(rows, "start")
+    drawn = Figure(figsize=(11, 3.4 * len(starts) + 0.2), layout="constrained")
     titles = {
         "norm": "Norm of proxies",
         "gradient": "Norm of the epoch's summed gradient",
         "distance": "Mean distance between proxies",
     }
-    for axes, (what, title) in zip(drawn.subplots(1, 3), titles.items(), strict=True):
-        for group in groups_of(rows, what):
-            draw(axes, rows, what, group)
-        axes.set_title(title, loc="left", fontsize=11)
-        distance = what == "distance"
-        axes.set_xlabel("epoch" if distance else "epoch (thin: one class; thick: mean)")
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        legend = "O observed, M missing" if distance else "classes"
-        axes.legend(frameon=False, fontsize=9, title=legend, title_fontsize=8)
-        bare(axes)
+    grid = drawn.subplots(len(starts), len(titles), squeeze=False)
+    for line, start in zip(grid, starts, strict=True):
+        mine = [r for r in rows if r["start"] == start]
+        for axes, (what, title) in zip(line, titles.items(), strict=True):
+            for group in groups_of(mine, what):
+                draw(axes, mine, what, group)
+            axes.set_title(f"{title}\nstart: {start}", loc="left", fontsize=10)
+            decorate(axes, what == "distance")
     return drawn
+
+
+def decorate(axes: Axes, distance: bool) -> None:
+    """Names of axes and lines."""
+    axes.set_xlabel("epoch" if distance else "epoch (thin: one class; thick: mean)")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    legend = "O observed, M missing" if distance else "classes"
+    axes.legend(frameon=False, fontsize=9, title=legend, title_fontsize=8)
+    bare(axes)
 
 
 def draw(axes: Axes, rows: list[Row], what: str, group: str) -> None:
@@ -157,22 +184,36 @@ def draw(axes: Axes, rows: list[Row], what: str, group: str) -> None:
 
 
 def epoch_table(rows: list[Row]) -> Table:
-    """All means, epoch by epoch."""
+    """All means, epoch by epoch, for each way to start."""
     names = [(w, g) for w in ("norm", "gradient", "distance") for g in groups_of(rows, w)]
-    curves = [curve(rows, *name) for name in names]
-    lines = [
-        [str(epoch), *(f"{values[epoch]:.3g}" if epoch in values else "-" for values in curves)]
-        for epoch in sorted({r["epoch"] for r in rows})
-    ]
-    head = ["epoch", *(f"{what} {group}" for what, group in names)]
+    lines = []
+    for start in names_of(rows, "start"):
+        mine = [r for r in rows if r["start"] == start]
+        curves = [curve(mine, *name) for name in names]
+        lines += [
+            [start, str(epoch), *(f"{c[epoch]:.3g}" if epoch in c else "-" for c in curves)]
+            for epoch in sorted({r["epoch"] for r in mine})
+        ]
+    head = ["start", "epoch", *(f"{what} {group}" for what, group in names)]
     return Table("Means over classes after each epoch (0: before training)", head, lines)
 
 
 def findings(rows: list[Row]) -> list[Finding]:
-    """The paper's three statements of this figure; none before the first epoch."""
-    if not any(r["epoch"] for r in rows):
-        return []
-    return [slightly_smaller(rows), pushed_early(rows), collapsed(rows)]
+    """The paper's three statements of this figure for each way to start; none before the first
+    epoch."""
+    found = []
+    for start in names_of(rows, "start"):
+        mine = [r for r in rows if r["start"] == start]
+        if any(r["epoch"] for r in mine):
+            told = [slightly_smaller(mine), pushed_early(mine), collapsed(mine)]
+            told = [f._replace(numbers=f"Start {start}: {f.numbers}") for f in told]
+            found += by_seeds(told, len({r["seed"] for r in mine}))
+    return found
+
+
+def pushed_and_collapsed(claim: str, rows: list[Row]) -> Finding:
+    """Where linear layers start as in the authors' code."""
+    return together(claim, findings([r for r in rows if r["start"] == RELEASED]))
 
 
 def slightly_smaller(rows: list[Row]) -> Finding:
@@ -185,7 +226,13 @@ def slightly_smaller(rows: list[Row]) -> Finding:
         f"{observed[last]:.2f} for observed classes"
     )
     statement = "The paper's 'slightly smaller than the observed classes'"
-    return Finding(statement, Verdict.of(all(below), below[-1]), numbers)
+    ratios = []
+    for seed in names_of(rows, "seed"):
+        mine = [r for r in rows if r["seed"] == seed]
+        ends = (curve(mine, "norm", group)[last] for group in ("missing", "observed"))
+        ratios.append(next(ends) / next(ends))
+    short = f"missing proxies' norm {Estimate.of(ratios).plain(2)} of the others'"
+    return Finding(statement, Verdict.of(all(below), below[-1]), numbers, short)
 
 
 def pushed_early(rows: list[Row]) -> Finding:

@@ -2,13 +2,12 @@
 three values of alpha."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean, stdev
 from typing import ClassVar
 
-from fedmap.paper.federated import FederatedRun, cut, map_beside_fedavg, row, words
+from fedmap.paper.federated import FederatedRun, RunStudy, cut, map_beside_fedavg, words
 from fedmap.paper.finding import signed
-from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study, names_of
+from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, names_of
 from fedmap.report.table import Table
 
 READINGS = {
@@ -25,7 +24,7 @@ LAST_ROUND = {
 LAST_TEN = LAST_ROUND | {"global": "global_last_10", "personal": "personal_last_10"}
 
 
-class Readings(Study):
+class Readings(RunStudy):
     """MAP's two schedules beside FedAvg."""
 
     line = (
@@ -43,9 +42,6 @@ class Readings(Study):
 
     def work(self, choice: Choice) -> list[FederatedRun]:
         return map_beside_fedavg(choice, READINGS)
-
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
 
     def report(self, rows: list[Row]) -> Report:
         seeds = ", ".join(str(seed) for seed in names_of(rows, "seed"))

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from fedmap.federation import Federation
 from fedmap.paper.central import Step, Stepwise, shown_cuts
 from fedmap.paper.figures.missing_features import View, draw, in_the_plane, key, point
-from fedmap.paper.finding import Finding, Verdict, together
+from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, together
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
@@ -193,7 +193,7 @@ class TwoClientDemo(Study):
 
     def claims(self) -> list[Claim]:
         text = "After a download the local accuracy drops, and MAP cures it"
-        return [Claim(text, lambda claim, rows: together(claim, findings(rows)))]
+        return [Claim(text, dropped_and_cured)]
 
 
 STUDIES.add("two-client-demo")(TwoClientDemo())
@@ -309,10 +309,16 @@ def accuracy_table(rows: list[Row]) -> Table:
 
 
 def findings(rows: list[Row]) -> list[Finding]:
-    """The paper's four statements of this figure; none where a method is missing."""
+    """The paper's statements of this figure; none where a method is missing."""
     if titles(rows) != list(METHODS):
         return []
-    return [much_worse(rows), mitigated(rows), not_suppressed(rows), more_discriminative(rows)]
+    told = [much_worse(rows), mitigated(rows), not_suppressed(rows), more_discriminative(rows)]
+    return [*by_seeds(told, len(seeds_of(rows))), kept(rows)]
+
+
+def dropped_and_cured(claim: str, rows: list[Row]) -> Finding:
+    """By what is measured; what holds by construction does not count."""
+    return together(claim, findings(rows)[:-1])
 
 
 def much_worse(rows: list[Row]) -> Finding:
@@ -328,7 +334,25 @@ def much_worse(rows: list[Row]) -> Finding:
         "The paper's 'could be much worse than the last personalized model', taken as "
         f"{MUCH_WORSE} points on average"
     )
-    return Finding(statement, Verdict.of(average >= MUCH_WORSE, average > 0), numbers)
+    by_seed = [mean(drops(mine, PLAIN)) for mine in seeds_of(rows)]
+    short = f"a download costs {Estimate.of(by_seed).plain(1)} points with FedAvg"
+    return Finding(statement, Verdict.of(average >= MUCH_WORSE, average > 0), numbers, short)
+
+
+def seeds_of(rows: list[Row]) -> list[list[Row]]:
+    """The rows of each seed."""
+    return [[r for r in rows if r["seed"] == seed] for seed in sorted({r["seed"] for r in rows})]
+
+
+def kept(rows: list[Row]) -> Finding:
+    """What the authors' script logs: the model that a client of MAP keeps is not downloaded."""
+    own = {method: mean(accuracies(rows, method, "personal")) for method in METHODS}
+    numbers = (
+        "The HPM, which the authors' script scores, stays on the client and loses nothing with a "
+        f"download, by construction; client A's own model has {in_words(own, '.1f')}"
+    )
+    statement = "The paper's 'MAP could mitigate the performance degradation', for the HPM"
+    return Finding(statement, Verdict.HOLDS, numbers)
 
 
 def mitigated(rows: list[Row]) -> Finding:
@@ -336,10 +360,9 @@ def mitigated(rows: list[Row]) -> Finding:
     a, b = ({m: mean(drops(rows, m, client)) for m in METHODS} for client in CLIENTS)
     numbers = (
         "Mean drop from client A's personal model to its next download, in points: "
-        f"{in_words(a, '.1f')} (client B: {in_words(b, '.1f')}; the personal model itself, which a "
-        "client of MAP keeps, loses nothing)"
+        f"{in_words(a, '.1f')} (client B: {in_words(b, '.1f')})"
     )
-    statement = "The paper's 'MAP could mitigate the performance degradation', on client A"
+    statement = "The paper's 'MAP could mitigate the performance degradation', for the download"
     return Finding(statement, better({method: -drop for method, drop in a.items()}), numbers)
 
 

@@ -1,41 +1,52 @@
-"""Tables 1 and 2: aggregation and personalization of every method, best of the paper's three
-parameter groups."""
+"""Tables 1 and 2: aggregation and personalization of every method, with the paper's three groups of
+parameters and with the defaults."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import mean, stdev
 from typing import ClassVar
 
 from fedmap.methods import METHODS
-from fedmap.paper.federated import COLUMNS, FederatedRun, cut, place, row, words
-from fedmap.paper.finding import Finding, Verdict, not_tested, signed
+from fedmap.paper.federated import (
+    COLUMNS,
+    FEDAVG,
+    FederatedRun,
+    RunStudy,
+    Who,
+    contenders,
+    cut,
+    difference,
+    failures,
+    gains_of,
+    place,
+    shown_name,
+    trusted,
+    words,
+)
+from fedmap.paper.finding import Finding, Verdict, not_tested
 from fedmap.paper.groups import GROUPS
 from fedmap.paper.published import PUBLISHED
-from fedmap.paper.study import (
-    GOALS,
-    STUDIES,
-    Choice,
-    Claim,
-    Report,
-    Row,
-    Scale,
-    Study,
-    names_of,
-)
+from fedmap.paper.study import GOALS, STUDIES, Choice, Claim, Report, Row, Scale, names_of
 from fedmap.report.table import Table
 
 CAPTIONS = {
-    "global": "Aggregation (Table 1): the global model on every class, accuracy in %",
-    "personal": "Personalization (Table 2): personal models, accuracy in %",
+    "global": "Aggregation (Table 1), accuracy in %: mean of the last ten rounds ± standard "
+    "deviation over seeds, difference from FedAvg ± its standard error, last round",
+    "personal": "Personalization (Table 2), accuracy in %: mean of all clients ± standard "
+    "deviation over seeds, difference from FedAvg over the same clients ± its standard error, last "
+    "round",
 }
+STEADIEST = {"global": "global_last_10", "personal": "personal_all_clients"}
 # the paper's methods in its order: two of them have no global model and are in Table 2 alone
 METHODS_OF = {goal: list(dict.fromkeys(m for m, _ in PUBLISHED[goal])) for goal in GOALS}
-ORDER = METHODS_OF["personal"]
+# clients alone are no method of the paper but what its Ditto comes to
+ORDER = [*METHODS_OF["personal"], *(name for name in ("local",) if name in METHODS)]
 COMBINED = ("dittors", "scars", "map", "scamap")  # all others are single methods
+MAP = ("map", "default")
+BEST = "best group"
 
 
-class Tables12(Study):
+class Tables12(RunStudy):
     """All methods, with the paper's settings and its three groups of parameters."""
 
     line = "Aggregation and personalization of 23 methods on 4 datasets with 2 networks each"
@@ -53,11 +64,9 @@ class Tables12(Study):
     def work(self, choice: Choice) -> list[FederatedRun]:
         return list(runs(choice))
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
-
     def report(self, rows: list[Row]) -> Report:
-        return Report(tables={goal: goal_table(rows, goal) for goal in GOALS}, notes=notes(rows))
+        tables = {goal: goal_table(rows, goal) for goal in GOALS}
+        return Report(tables, notes=[*notes(rows), *ditto_alone(rows), *failures(rows)])
 
     def claims(self) -> list[Claim]:
         singles = partial(best_single, goal="global", wanted=("fedrs", "scaffold"))
@@ -78,159 +87,210 @@ def runs(choice: Choice) -> Iterator[FederatedRun]:
     for name in choice.columns:
         given = place(name, choice.scale)
         for seed in choice.seeds:
-            for method in choice.methods:
-                for group, params in groups(method, choice).items():
-                    more = given | {"method": method, "params": params, "seed": seed}
-                    yield FederatedRun(choice, name, group, **more)
+            for group, run in contenders(choice.methods, partial(groups, choice=choice)):
+                yield FederatedRun(choice, name, group, **given, **run, seed=seed)
 
 
 def groups(method: str, choice: Choice) -> dict[str, Row]:
-    """The method's default parameters; at the paper's scale its three groups, where there is
+    """The method's default parameters; at the paper's scale also its three groups, where there is
     something to vary."""
-    if choice.defaults_only or choice.scale != "paper" or method not in GROUPS:
+    if choice.defaults_only or choice.scale != "paper":
         return {"default": {}}
-    return {f"group {i}": params for i, params in enumerate(GROUPS[method], 1)}
+    three = {f"group {i}": params for i, params in enumerate(GROUPS.get(method, []), 1)}
+    return {"default": {}} | three
 
 
-def best(rows: list[Row], method: str, column: str, goal: str) -> dict[str, float] | None:
-    """The best group's mean over seeds: last round, mean of the last ten, and the spread over
-    groups and over seeds."""
-    by_group: dict[str, list[Row]] = {}
-    for r in rows:
-        if (r["method"], r["column"]) == (method, column) and r[goal] is not None:
-            by_group.setdefault(r["group"], []).append(r)
-    if not by_group:
-        return None
-    means = {group: mean(r[goal] for r in seeds) for group, seeds in by_group.items()}
-    seeds = by_group[max(means, key=lambda name: means[name])]
-    numbers = {"last": max(means.values()), "last_10": mean(r[f"{goal}_last_10"] for r in seeds)}
-    if len(means) > 1:
-        numbers["groups"] = stdev(means.values())
-    if len(seeds) > 1:
-        numbers["seeds"] = stdev(r[goal] for r in seeds)
-    return numbers
+def of(rows: list[Row], who: Who, column: str, number: str) -> list[float]:
+    """One number of each of its runs that ended, seed by seed."""
+    where = (*who, column)
+    mine = [r for r in rows if (r["method"], r["group"], r["column"]) == where]
+    return [r[number] for r in mine if r[number] is not None]
 
 
-def scores(rows: list[Row], column: str, goal: str) -> dict[str, float]:
-    """Mean of the last ten rounds, of each method that has one."""
-    return {m: found["last_10"] for m in ordered(rows) if (found := best(rows, m, column, goal))}
+def best_group(rows: list[Row], method: str, column: str, goal: str) -> str | None:
+    """As the paper chooses: of a method's three groups, the one whose last round is the highest."""
+    found = {
+        group: mean(values)
+        for group in names_of(rows, "group")
+        if group.startswith("group ") and (values := of(rows, (method, group), column, goal))
+    }
+    return max(found, key=lambda name: found[name]) if found else None
 
 
-def ordered(rows: list[Row]) -> list[str]:
-    """The methods that have numbers, in the paper's order."""
-    there = {r["method"] for r in rows}
-    return [method for method in ORDER if method in there]
+def lines_of(rows: list[Row]) -> list[Who]:
+    """A line for each method and group that has rows, in the paper's order; a method's best group
+    has one too."""
+    there = dict.fromkeys((r["method"], r["group"]) for r in rows)
+    lines: list[Who] = []
+    for method in ORDER:
+        groups = [group for name, group in there if name == method]
+        three = any(group.startswith("group ") for group in groups)
+        lines += [(method, group) for group in [*([BEST] if three else []), *groups]]
+    return lines
 
 
 def goal_table(rows: list[Row], goal: str) -> Table:
-    """For each column: last round, mean of the last ten, the paper's number, and the difference
-    from it."""
+    """For each column: the steadiest number, the difference from FedAvg, the last round, and the
+    paper's."""
     columns = [name for name in Tables12.columns if any(r["column"] == name for r in rows)]
     head = ["method"]
     for name in columns:
-        head += [f"{name} last round", "last 10", "paper", "difference"]
+        steady = "last 10" if goal == "global" else "all clients"
+        head += [f"{name} {steady}", "from FedAvg", "last round", "paper"]
     lines = [
-        [
-            METHODS[method].__name__,
-            *(c for name in columns for c in cells(rows, method, name, goal)),
-        ]
-        for method in ordered(rows)
+        [shown_name(*who), *(c for name in columns for c in cells(rows, who, name, goal))]
+        for who in lines_of(rows)
     ]
     return Table(CAPTIONS[goal], head, lines)
 
 
-def cells(rows: list[Row], method: str, column: str, goal: str) -> list[str]:
-    """A method's four cells in one column."""
-    found, printed = best(rows, method, column, goal), PUBLISHED[goal].get((method, column))
-    paper = "-" if printed is None else f"{printed:.1f}"
-    if found is None:
-        outcomes = [r["outcome"] for r in rows if (r["method"], r["column"]) == (method, column)]
-        return ["diverged" if "diverged" in outcomes else "-", "-", paper, "-"]
-    difference = "-" if printed is None else signed(found["last"] - printed)
-    return [f"{found['last']:.1f}{spread(found)}", f"{found['last_10']:.1f}", paper, difference]
-
-
-def spread(found: dict[str, float]) -> str:
-    """Standard deviations in brackets, where there are any."""
-    parts = [f"{found[what]:.1f} over {what}" for what in ("groups", "seeds") if what in found]
-    return f" (± {', '.join(parts)})" if parts else ""
-
-
-def notes(rows: list[Row]) -> list[str]:
-    """Where FedAvg and MAP stand, column by column."""
-    sentences = []
-    for name in names_of(rows, "column"):
-        for goal in GOALS:
-            found = scores(rows, name, goal)
-            if {"map", "fedavg"} <= found.keys():
-                rank = 1 + sum(score > found["map"] for score in found.values())
-                gain = signed(found["map"] - found["fedavg"])
-                first = max(found, key=lambda m: found[m])
-                sentences.append(
-                    f"{name}, {goal}, mean of the last ten rounds: MAP is {gain} points from "
-                    f"FedAvg and number {rank} of {len(found)}; the first is {first} with "
-                    f"{found[first]:.1f}."
-                )
-    return sentences
-
-
-def columns_with(rows: list[Row], goals: Sequence[str], *methods: str) -> list[str]:
-    """The columns in which all of these methods have a number for every goal."""
+def cells(rows: list[Row], who: Who, column: str, goal: str) -> list[str]:
+    """A line's four cells in one column."""
+    method, group = who
+    printed = PUBLISHED[goal].get((method, column))
+    paper = f"{printed:.1f}" if printed is not None and group in ("default", BEST) else "-"
+    chosen = best_group(rows, method, column, goal) if group == BEST else group
+    here = [r for r in rows if (r["method"], r["group"], r["column"]) == (method, chosen, column)]
+    if chosen is None or not of(rows, (method, chosen), column, goal):
+        lost = any(r["outcome"] == "diverged" for r in here)
+        return ["diverged" if lost else "-", "-", "-", paper]
+    gain = difference([r for r in rows if r["column"] == column], (method, chosen), FEDAVG, goal)
+    last = f"{mean(of(rows, (method, chosen), column, goal)):.1f}"
     return [
-        column
-        for column in names_of(rows, "column")
-        if all(set(methods) <= scores(rows, column, goal).keys() for goal in goals)
+        with_spread(of(rows, (method, chosen), column, STEADIEST[goal])),
+        "-" if gain is None or who == FEDAVG else str(gain),
+        f"{last} ({chosen})" if group == BEST else last,
+        paper,
     ]
 
 
+def with_spread(values: list[float]) -> str:
+    """Mean and, of several, standard deviation."""
+    return f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
+
+
+def notes(rows: list[Row]) -> list[str]:
+    """What MAP gains with each single setting in both goals, and with the best group for each goal,
+    as the paper has it."""
+    sentences = []
+    for column in names_of(rows, "column"):
+        mine = [r for r in rows if r["column"] == column]
+        settings = [who for who in lines_of(mine) if who[0] == "map" and who[1] != BEST]
+        gains = {who[1]: gains_of(mine, who) for who in settings}
+        if gains and None not in gains.values():
+            told = ", ".join(f"{group} {gain}" for group, gain in gains.items())
+            sentences.append(f"{column}, MAP from FedAvg with one setting for both goals: {told}.")
+        chosen = {goal: best_group(mine, "map", column, goal) for goal in GOALS}
+        if all(chosen.values()):
+            parts = (
+                f"{goal} {difference(mine, ('map', str(group)), FEDAVG, goal)} ({group})"
+                for goal, group in chosen.items()
+            )
+            sentences.append(
+                f"{column}, MAP from FedAvg with the best group for each goal, as the paper "
+                f"reports it: {', '.join(parts)}."
+            )
+    return sentences
+
+
+def ditto_alone(rows: list[Row]) -> list[str]:
+    """The published Ditto beside clients that train alone, where they were run."""
+    sentences = []
+    for column in names_of(rows, "column"):
+        alone, ours = (
+            of(rows, (method, "default"), column, STEADIEST["personal"])
+            for method in ("local", "ditto")
+        )
+        if alone and ours:
+            sentences.append(
+                f"{column}: clients that train alone have {with_spread(alone)}, Ditto here has "
+                f"{with_spread(ours)}; the paper prints {PUBLISHED['personal']['ditto', column]} "
+                "for Ditto, whose pull its code divides to nothing."
+            )
+    return sentences
+
+
+def judged(rows: list[Row], goals: Sequence[str], *methods: str) -> dict[str, list[Row]]:
+    """By column, the rows that may decide, with default parameters, where all of these methods can
+    be compared with FedAvg in every goal."""
+    found: dict[str, list[Row]] = {}
+    for r in trusted(rows):
+        if r["group"] == "default":
+            found.setdefault(r["column"], []).append(r)
+    return {
+        column: mine
+        for column, mine in found.items()
+        if all(difference(mine, (m, "default"), FEDAVG, goal) for m in methods for goal in goals)
+    }
+
+
+def above(rows: list[Row], ours: str, other: str, goal: str) -> bool:
+    """Is one method above another, by the error of the difference?"""
+    gain = difference(rows, (ours, "default"), (other, "default"), goal)
+    return gain is not None and gain.above
+
+
+def too_few(claim: str, *methods: str) -> Finding:
+    """The finding where no column has enough runs."""
+    return not_tested(claim, f"no column has {' and '.join(methods)} with enough seeds")
+
+
 def above_fedavg(claim: str, rows: list[Row]) -> Finding:
-    """In both accuracies in every column; in part: in one of them."""
-    columns = columns_with(rows, GOALS, "map", "fedavg")
+    """With its default setting, in both accuracies in every column; in part: in one of them."""
+    columns = judged(rows, GOALS, "map")
     if not columns:
-        return not_tested(claim, "no column has both methods")
-    parts, won = [], []
-    for column in columns:
-        for goal in GOALS:
-            found = scores(rows, column, goal)
-            won.append(found["map"] > found["fedavg"])
-            parts.append(f"{column} {goal} {found['map']:.1f} against {found['fedavg']:.1f}")
-    return Finding(claim, Verdict.of(all(won), any(won)), "; ".join(parts))
+        return too_few(claim, "MAP", "FedAvg")
+    won = [above(mine, "map", "fedavg", goal) for mine in columns.values() for goal in GOALS]
+    parts = [f"{column} {gains_of(mine, MAP)}" for column, mine in columns.items()]
+    every = [r for mine in columns.values() for r in mine]
+    verdict = Verdict.of(all(won), any(won))
+    return Finding(claim, verdict, "; ".join(parts), gains_of(every, MAP) or "")
 
 
 def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ...]) -> Finding:
-    """The wanted methods are the first among the single ones in every column; in part: the first
-    of them is above FedAvg everywhere."""
-    columns = columns_with(rows, [goal], "fedavg", *wanted)
+    """All wanted methods are above FedAvg in every column, and no other single method is above one
+    of them; in part: one of them is above FedAvg everywhere."""
+    columns = judged(rows, [goal], *wanted)
     if not columns:
-        return not_tested(claim, f"no column has FedAvg and {' and '.join(wanted)}")
-    parts, first, above, so_far = [], [], [], False
+        return too_few(claim, *(METHODS[m].__name__ for m in wanted), "FedAvg")
     everyone = set(METHODS_OF[goal]) - set(COMBINED)
-    for column in columns:
-        singles = {m: s for m, s in scores(rows, column, goal).items() if m in everyone}
-        ranking = sorted(singles, key=lambda m: -singles[m])
-        first.append(set(ranking[: len(wanted)]) == set(wanted))
-        above.append(singles[wanted[0]] > singles["fedavg"])
-        so_far |= singles.keys() != everyone
-        top = ", ".join(f"{m} {singles[m]:.1f}" for m in ranking[:5])
-        parts.append(f"{column}, of {len(singles)} single methods: {top}")
-    return Finding(claim, Verdict.of(all(first), all(above)), "; ".join(parts), so_far)
+    parts, first, won, so_far = [], [], [], False
+    for column, mine in columns.items():
+        singles = [m for m in names_of(mine, "method") if m in everyone]
+        rivals = [m for m in singles if any(above(mine, m, w, goal) for w in wanted)]
+        others = [m for m in rivals if m not in wanted]
+        won.append([above(mine, m, "fedavg", goal) for m in wanted])
+        first.append(all(won[-1]) and not others)
+        so_far |= set(singles) != everyone
+        gains = ", ".join(
+            f"{METHODS[m].__name__} {difference(mine, (m, 'default'), FEDAVG, goal)}"
+            for m in wanted
+        )
+        better = ", ".join(METHODS[m].__name__ for m in others) or "none"
+        parts.append(f"{column}: {gains} from FedAvg, above them of {len(singles)}: {better}")
+    in_part = any(all(column) for column in zip(*won, strict=True))
+    every = [r for mine in columns.values() for r in mine]
+    short = str(difference(every, (wanted[0], "default"), FEDAVG, goal))
+    short = f"{METHODS[wanted[0]].__name__} {short} from FedAvg"
+    return Finding(claim, Verdict.of(all(first), in_part), "; ".join(parts), short, so_far)
 
 
 def nobody_above_in_both(claim: str, rows: list[Row]) -> Finding:
     """No method but ScaMAP is above MAP in both accuracies in any column; in part: MAP is above
     FedAvg in both everywhere."""
-    columns = columns_with(rows, GOALS, "map", "fedavg")
+    columns = judged(rows, GOALS, "map")
     if not columns:
-        return not_tested(claim, "no column has MAP and FedAvg")
-    parts, nobody, above, so_far = [], [], [], False
-    for column in columns:
-        both = [scores(rows, column, goal) for goal in GOALS]
-        names = [m for m in both[0] if m in both[1]]
+        return too_few(claim, "MAP", "FedAvg")
+    parts, nobody, won, so_far = [], [], [], False
+    for column, mine in columns.items():
+        names = [m for m in names_of(mine, "method") if m in METHODS_OF["global"]]
         others = [m for m in names if m not in ("map", "scamap")]
-        better = [m for m in others if all(goal[m] > goal["map"] for goal in both)]
+        better = [m for m in others if all(above(mine, m, "map", goal) for goal in GOALS)]
         nobody.append(not better)
-        above.append(all(goal["map"] > goal["fedavg"] for goal in both))
+        won.append(all(above(mine, "map", "fedavg", goal) for goal in GOALS))
         so_far |= len(names) < len(METHODS_OF["global"])
-        parts.append(f"{column}, of {len(names)} methods: {', '.join(better) or 'none'}")
+        told = ", ".join(METHODS[m].__name__ for m in better) or "none"
+        parts.append(f"{column}, of {len(names)} methods: {told}")
     numbers = f"above MAP in both: {'; '.join(parts)}"
-    return Finding(claim, Verdict.of(all(nobody), all(above)), numbers, so_far)
+    short = f"{nobody.count(False)} of {len(nobody)} columns have one"
+    return Finding(claim, Verdict.of(all(nobody), all(won)), numbers, short, so_far)

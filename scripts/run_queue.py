@@ -1,0 +1,88 @@
+"""Runs the commands of results/queue.toml one after the other, and gathers their rows in results/.
+
+    python scripts/run_queue.py [--runs runs] [--report]
+
+One worker at the lowest priority. Stopped at any moment and started again, it goes on where it was:
+a study skips its finished runs and goes on with one that was begun. Rows of the same work take the
+place of the old ones in results/STUDY-SCALE.csv, other rows stay. With --report nothing is run:
+what is done so far is gathered.
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+from fedmap.paper.study import Row, from_csv, to_csv
+from fedmap.simulate.folder import write_atomically
+
+# the columns of a CSV that say which piece of work a row belongs to
+WORK = (
+    "column", "method", "group", "seed", "clip", "net", "observed", "start", "model", "trained_on"
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--report", action="store_true", help="run nothing; gather what is done")
+    given = parser.parse_args()
+    os.nice(19)
+    commands = tomllib.loads((given.results / "queue.toml").read_text())["commands"]
+    failed = 0
+    for number, command in enumerate(commands, 1):
+        began = time.monotonic()
+        well = run(command, given.runs, given.results, given.report)
+        minutes = (time.monotonic() - began) / 60
+        outcome = f"done in {minutes:.0f} min" if well else "no rows" if given.report else "FAILED"
+        print(f"[{number}/{len(commands)}] {outcome}: {command}", flush=True)
+        failed += not well
+    sys.exit(bool(failed) and not given.report)
+
+
+def run(command: str, runs: Path, results: Path, report: bool) -> bool:
+    """Run one command and gather its rows; did it end well?"""
+    program, *words = shlex.split(command)
+    if program == "python":
+        return report or subprocess.run([sys.executable, *words, "--workers", "1"]).returncode == 0
+    with tempfile.TemporaryDirectory() as out:
+        how = ["--workers", "1", "--runs", str(runs), "--out", out, "--quiet"]
+        line = [sys.executable, "-m", "fedmap", *words, *how, *(["--report"] if report else [])]
+        ended = subprocess.run(line, stdout=subprocess.DEVNULL)
+        study, scale = words[1], words[words.index("--scale") + 1]
+        found = Path(out, f"{study}-{scale}.csv")
+        if found.exists():
+            gather(results / found.name, from_csv(found))
+        return ended.returncode == 0
+
+
+def gather(path: Path, rows: list[Row]) -> None:
+    """Put the rows into a CSV."""
+    old = from_csv(path) if path.exists() else []
+    write_atomically(path, to_csv(merged(old, rows)).encode())
+
+
+def merged(old: list[Row], new: list[Row]) -> list[Row]:
+    """The new rows, after those old ones that are of other work. Old rows with other columns are
+    of an older kind and go."""
+    if not old or list(old[0]) != list(new[0]):
+        return new
+    there = {work_of(row) for row in new}
+    return [row for row in old if work_of(row) not in there] + new
+
+
+def work_of(row: Row) -> tuple[object, ...]:
+    """Which piece of work a row belongs to."""
+    return tuple(row[name] for name in WORK if name in row)
+
+
+if __name__ == "__main__":
+    main()

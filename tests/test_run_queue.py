@@ -1,0 +1,63 @@
+"""The queue that makes results/: what it gathers, and that every command of it can be run."""
+
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedmap.cli import studies
+from fedmap.cli.main import app
+from fedmap.paper import STUDIES
+from fedmap.paper.study import from_csv, to_csv
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = tomllib.loads((ROOT / "results/queue.toml").read_text())["commands"]
+sys.path.append(str(ROOT / "scripts"))
+import run_queue  # noqa: E402
+
+
+def row(method: str, seed: int, accuracy: float, round: int = 1) -> dict[str, object]:
+    return {"method": method, "seed": seed, "round": round, "accuracy": accuracy}
+
+
+def test_rows_of_the_same_work_are_replaced_and_others_stay() -> None:
+    old = [row("map", 0, 1.0), row("map", 0, 2.0, round=2), row("map", 1, 3.0)]
+    new = [row("map", 0, 4.0), row("fedavg", 0, 5.0)]
+    assert run_queue.merged(old, new) == [old[2], *new]
+
+
+def test_rows_of_an_older_kind_go() -> None:
+    assert run_queue.merged([{"method": "map"}], [row("fedavg", 0, 1.0)]) == [row("fedavg", 0, 1.0)]
+
+
+def test_gathered_rows_are_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "study-small.csv"
+    run_queue.gather(path, [row("map", 0, 1.0)])
+    run_queue.gather(path, [row("map", 1, 2.0)])
+    assert path.read_text() == to_csv([row("map", 0, 1.0), row("map", 1, 2.0)])
+
+
+def test_what_is_done_is_gathered_without_a_run(tmp_path: Path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    words = "study joint --scale smoke --methods fedavg --clip 3"
+    places = ["--workers", "1", "--runs", str(runs), "--out", str(out), "--quiet"]
+    assert CliRunner().invoke(app, [*words.split(), *places]).exit_code == 0
+    results = tmp_path / "results"
+    results.mkdir()
+    assert run_queue.run(f"fedmap {words}", runs, results, report=True)
+    assert not run_queue.run(f"fedmap {words} --seeds 7", runs, results, report=True)
+    (found,) = from_csv(results / "joint-smoke.csv")
+    assert (found["method"], found["clip"], found["outcome"]) == ("fedavg", 3.0, "done")
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("fedmap")])
+def test_every_study_of_the_queue_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    monkeypatch.setattr(studies, "study", lambda *given: chosen.append(given))
+    called = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert called.exit_code == 0, called.output
+    ((name, scale, choice, *_),) = chosen
+    assert STUDIES[name].work(STUDIES[name].choice(scale, **choice))

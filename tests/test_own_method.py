@@ -107,7 +107,11 @@ class Mine(FedRS):
     presets = {"much": {"alpha": 0.1, "mode": "soft"}}
 """)
     mine = find_method(f"{file}:Mine")
-    assert dict(mine(preset="much", mode="share").params) == {"alpha": 0.1, "mode": "share"}
+    assert dict(mine(preset="much", mode="share").params) == {
+        "alpha": 0.1,
+        "mode": "share",
+        "factors": False,
+    }
     with pytest.raises(FedmapError, match=r"mine has no preset 'mch'; did you mean 'much'"):
         mine(preset="mch")
     with pytest.raises(FedmapError, match=r"fedavg has no preset 'much'; it has none"):

@@ -45,6 +45,15 @@ def test_long_work_has_about_twenty_lines_and_always_the_last(
     assert lines[-1].startswith("map  205/205 ")
 
 
+def test_of_many_pieces_of_work_each_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display(quiet=False).shown() as display:
+        for label in ("fedavg", "map"):
+            for step in range(1, 41):
+                display(progress(step, 40, label, pieces=30))
+    lines = [line.partition("  ")[0] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["fedavg", "map"]
+
+
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Display(quiet=True).shown() as display:
         display(progress(2))

@@ -22,7 +22,7 @@ from fedmap.report.table import Table as Cells
 from fedmap.simulate.result import Result
 
 MOST_BARS = 8  # as many lines as any terminal shows
-MOST_LINES = 20  # of one piece of work, where there is no terminal
+MOST_LINES = 20  # of all work, but at least one for each piece, where there is no terminal
 
 
 def duration(seconds: float) -> str:
@@ -64,7 +64,7 @@ class Display:
             return
         if self.bars:
             self._move_bars(self.bars, progress)
-        elif progress.step == progress.steps or progress.step % spacing(progress.steps) == 0:
+        elif progress.step == progress.steps or progress.step % spacing(progress) == 0:
             print(f"{progress.label}  {words(progress)}", file=sys.stderr, flush=True)
 
     def _move_bars(self, bars: Bars, progress: Progress) -> None:
@@ -93,9 +93,10 @@ def words(progress: Progress) -> str:
     return f"{counted(progress)}  {duration(progress.seconds_left)} left"
 
 
-def spacing(steps: int) -> int:
-    """Every how many steps there is a line."""
-    return max(steps // MOST_LINES, 1)
+def spacing(progress: Progress) -> int:
+    """Every how many steps there is a line: the fewer for one piece of work, the more pieces."""
+    lines = max(MOST_LINES // progress.pieces, 1)
+    return max(progress.steps // lines, 1)
 
 
 def the_plan(planned: Plan, console: Console) -> None:

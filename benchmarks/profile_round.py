@@ -1,6 +1,6 @@
 """Where the time of a round goes: seconds of each part, by name, of one method on one network.
 
-    python benchmarks/profile_round.py [--method map] [--net lenet] [--rounds 3] [--plot profile.png]
+    python benchmarks/profile_round.py [--method map] [--net lenet] [--rounds 3] [--plot FILE]
 
 The federation has 20 clients of 480 training samples, with noise for images, and all of them in
 each round, so that every client has met the method before: MAP's have a teacher. All parts run in

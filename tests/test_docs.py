@@ -15,6 +15,7 @@ from fedmap.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BY_ITSELF = ROOT / "docs/guide/first-models.md"  # followed word by word by test_guide.py
 # Added to a command: of an option that is given twice, the last one counts.
 LESS = shlex.split(
     "--data synthetic --net mlp --clients 6 --rounds 1 --epochs 0.2 --fraction 0.2 --workers 1"
@@ -43,7 +44,7 @@ def commands(page: Path) -> list[str]:
     ]
 
 
-ALL = sorted({command for page in PAGES for command in commands(page)})
+ALL = sorted({one for page in PAGES if page != BY_ITSELF for one in commands(page)})
 
 
 def test_the_docs_have_commands() -> None:

@@ -58,7 +58,8 @@ def predict(
     """Ask a trained model: the class of each image or row, with its probability.
 
     Nothing but the model's file is needed. Images may have any size and color. A .csv file has a
-    head and, as array x of an .npz file has, the values that the model was trained on. For example:
+    head; the columns that the model was trained on are found by their names. Array x of an .npz
+    file has the values as they were. For example:
     fedmap predict runs/mine photos/ --client oslo --csv answers.csv"""
     from fedmap.use.files import write
     from fedmap.use.predict import predict

@@ -3,7 +3,7 @@ of the model's shape."""
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -81,7 +81,11 @@ def _pixels(path: Path, notes: Notes) -> npt.NDArray[np.uint8]:
 
 def _rows(path: Path, notes: Notes) -> Batch:
     """The samples of a table."""
-    array = read_arrays(path, "x")[0] if path.suffix.lower() == ".npz" else _numbers(path)
+    array = (
+        read_arrays(path, "x")[0]
+        if path.suffix.lower() == ".npz"
+        else _numbers(path, notes.features)
+    )
     if array.dtype.kind not in "biuf":
         raise FedmapError(f"{path}: samples of type {array.dtype}; numbers are allowed")
     if array.ndim == 3 and notes.shape[0] == 1:
@@ -100,8 +104,10 @@ def _rows(path: Path, notes: Notes) -> Batch:
     return Batch([f"{path} row {row + 1}" for row in range(len(samples))], samples)
 
 
-def _numbers(path: Path) -> npt.NDArray[Any]:
-    """The lines of a .csv file under its head."""
+def _numbers(path: Path, features: Sequence[str]) -> npt.NDArray[Any]:
+    """The lines of a .csv file under its head. Where the model knows its features by name, columns
+    are found by their names, and others may stand beside them; else all columns count, in their
+    order."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             head, *lines = [line for line in csv.reader(file) if line] or [[]]
@@ -109,19 +115,46 @@ def _numbers(path: Path) -> npt.NDArray[Any]:
         raise FedmapError(f"{path}: not a .csv file ({wrong})") from None
     if not lines or all(_number(cell) is not None for cell in head):
         raise FedmapError(f"{path}: its first line should name the columns, with samples below it")
-    rows = []
     for number, line in enumerate(lines, 1):
         if len(line) != len(head):
             raise FedmapError(f"{path}: row {number} has {len(line)} values, the head {len(head)}")
-        values = [_number(cell) for cell in line]
-        if None in values:
-            wrong_at = values.index(None)
+    named = any(_column(feature, head) is not None for feature in features)
+    if named:
+        columns = [_by_name(path, feature, head, lines) for feature in features]
+    else:
+        columns = [_cells(path, place, head, lines) for place in range(len(head))]
+    return np.array(columns, np.float64).T
+
+
+def _column(feature: str, head: list[str]) -> str | None:
+    """The column of a feature: one of its name, or of a feature `color=red` the column `color`."""
+    name = feature.partition("=")[0]
+    return feature if feature in head else name if name in head else None
+
+
+def _by_name(path: Path, feature: str, head: list[str], lines: list[list[str]]) -> list[float]:
+    """The values of one of the model's features."""
+    column = _column(feature, head)
+    if column is None:
+        raise FedmapError(f"{path}: there is no column {feature!r}, which the model was trained on")
+    if column == feature:
+        return _cells(path, head.index(column), head, lines)
+    value, place = feature.partition("=")[2], head.index(column)
+    return [float(line[place] == value) for line in lines]
+
+
+def _cells(path: Path, place: int, head: list[str], lines: list[list[str]]) -> list[float]:
+    """The numbers of a column."""
+    values = []
+    for number, line in enumerate(lines, 1):
+        value = _number(line[place])
+        if value is None:
             raise FedmapError(
-                f"{path}: row {number} has {line[wrong_at]!r} in column {head[wrong_at]!r}; only "
-                "numbers, in the columns that the model was trained on, are allowed"
+                f"{path}: row {number} has {line[place]!r} in column {head[place]!r}; only numbers, in "
+                "the columns that the model was trained on, are allowed"
             )
-        rows.append(values)
-    return np.array(rows, np.float64)
+        values.append(value)
+    return values
 
 
 def _number(text: str) -> float | None:

@@ -150,8 +150,8 @@ def _cells(path: Path, place: int, head: list[str], lines: list[list[str]]) -> l
         value = _number(line[place])
         if value is None:
             raise FedmapError(
-                f"{path}: row {number} has {line[place]!r} in column {head[place]!r}; only numbers, in "
-                "the columns that the model was trained on, are allowed"
+                f"{path}: row {number} has {line[place]!r} in column {head[place]!r}; only "
+                "numbers, in the columns that the model was trained on, are allowed"
             )
         values.append(value)
     return values

@@ -20,7 +20,7 @@ from fedmap.simulate.progress import by_round
 from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_code, read_federation
 
-MOST_CLIENTS = 60  # lines of clients on the screen; all are in clients.csv
+MOST_CLIENTS = 30  # on the screen; all are in clients.csv
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, jso
     written = comparison.pictures() | comparison.tables()
     if not json:
         show.left_out(comparison.results)
-        clients = comparison.clients()
+        clients = comparison.by_client()
         if 0 < len(clients.lines) <= MOST_CLIENTS:
             print()
             show.cells(clients)

@@ -54,6 +54,23 @@ def test_compare_shows_progress_of_the_whole_and_skips_what_is_done(tmp_path: Pa
     assert again.table() == first.table()
 
 
+def test_runs_that_patience_ends_count_as_whole(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    given = SMALL | {
+        "rounds": 30,
+        "lr": 1e-9,
+        "validation": 0.2,
+        "patience": 1,
+    }  # nothing is better
+    fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **given)
+    early = [one for one in seen if one.now == f"ended early, after round {one.step}"]
+    assert [(one.label, one.step == one.steps < 30) for one in early] == [
+        ("fedavg", True),
+        ("map", True),
+    ]
+    assert (seen[-1].share, seen[-1].seconds_left) == (1, 0)
+
+
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     def stop(progress: Progress) -> None:
         if (progress.label, progress.step) == ("map", 1):

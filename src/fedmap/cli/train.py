@@ -16,7 +16,7 @@ from fedmap.experiment.progress import Watch
 from fedmap.experiment.runs import RunWork
 from fedmap.report.table import as_json, rows
 from fedmap.signals import Stopped
-from fedmap.simulate.progress import by_round
+from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_code, read_federation
 
@@ -85,6 +85,7 @@ def one_run(
     ):
         on_step = Watch([(work, work.steps)], display).of(work)
         result = Run(settings, federation, folder).go(resume, by_round(on_step), anyway)
+        say_early_end(on_step, settings.rounds, len(result.rounds))
     found = {settings.label: [result]}
     show.results(rows(found), as_json(found), json)
     if not json:

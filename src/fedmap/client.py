@@ -77,6 +77,7 @@ class Client:
         expected_participations: float,
     ) -> None:
         self.number = data.number
+        self.who = f"client {data.number}"  # in sentences
         self.round = round
         self.training = training
         self.counts = data.counts.to(models.device)  # training samples of each class
@@ -179,7 +180,7 @@ class Client:
                 if len(y) > 1:
                     raise
                 raise FedmapError(
-                    f"client {self.number} has a batch of one sample, which the net cannot be "
+                    f"{self.who} has a batch of one sample, which the net cannot be "
                     f"trained on ({wrong}); choose another batch size than {self.training.batch}"
                 ) from wrong
             value.backward()  # type: ignore[no-untyped-call]
@@ -244,7 +245,7 @@ class Client:
             )
             when = in_round(self.round, self.training)
             raise DivergenceError(
-                f"the training loss of client {self.number} is {value} {when} "
+                f"the training loss of {self.who} is {value} {when} "
                 f"(lr {self.lr:g}); a smaller lr or a limit on gradients (clip) usually helps"
                 f"{scaling}"
             )

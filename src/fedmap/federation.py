@@ -71,10 +71,9 @@ class ClientData:
         )
 
     def with_validation(self, share: float, seed: int) -> "ClientData":
-        """The same client, that keeps a share of its training samples for choosing: at least one,
-        but never its last. They are drawn from (seed, number)."""
-        n = len(self.train[1])
-        kept = min(max(int(share * n + 1e-9), 1), n - 1)
+        """The same client, that keeps a share of its training samples for choosing. They are drawn
+        from (seed, number)."""
+        kept = kept_for_choosing(len(self.train[1]), share)
         if not kept:
             return self
         validation, train = drawn(self.train, kept, generator(seed, "validation", self.number))
@@ -300,6 +299,12 @@ def few_samples(count: int) -> str:
 def extent(values: Tensor) -> dict[str, float]:
     """Mean, least and most."""
     return {"mean": float(values.mean()), "least": int(values.min()), "most": int(values.max())}
+
+
+def kept_for_choosing(samples: int, share: float | None) -> int:
+    """How many of a client's training samples it keeps: at least one, but never its last; none
+    without a share."""
+    return min(max(int(share * samples + 1e-9), 1), samples - 1) if share else 0
 
 
 def drawn(samples: Samples, count: int, rng: np.random.Generator) -> tuple[Samples, Samples]:

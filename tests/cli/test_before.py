@@ -92,6 +92,12 @@ def test_a_part_of_the_clients_and_a_range_of_steps_are_said() -> None:
     assert "50 rounds of 2 of 5 clients, 5 to 30 steps of batch 32 for each" in said
 
 
+def test_samples_that_are_kept_for_choosing_are_said_and_take_no_steps() -> None:
+    said = lines_of(Federation.from_arrays(tables(2, 2)), validation=0.5, epochs=10, batch=8)
+    assert "32 training samples, 32 kept for choosing, 16 in the clients' own test sets" in said
+    assert "20 steps of batch 8 for each" in said
+
+
 def test_clients_that_have_all_classes_are_said_to() -> None:
     assert "classes: 2, and every client has all" in lines_of(Federation.from_arrays(tables(2, 2)))
 

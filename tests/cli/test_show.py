@@ -76,6 +76,13 @@ def test_a_run_alone_has_one_bar_with_the_time_left() -> None:
     assert "all together" not in shown
 
 
+def test_a_run_that_ends_early_has_a_full_bar() -> None:
+    shown = on_a_terminal(progress(1, 50), progress(7, 50), progress(7, 7))
+    bar = next(line for line in shown.splitlines() if "7/7" in line)
+    assert bar.count("━") == 20
+    assert "╸" not in bar
+
+
 def test_many_runs_have_a_bar_each_and_one_for_all_together() -> None:
     steps = [progress(2, label=label, pieces=2) for label in ("fedavg", "map")]
     shown = on_a_terminal(*steps)

@@ -107,9 +107,9 @@ def test_columns_may_be_divided_as_spreadsheets_do(tmp_path: Path, separator: st
         (["a,,y", "1,2,3"], {}, "row 1 must have a different name for each column"),
         (["a,y"], {}, "there is no sample"),
         ([""], {}, "there is no sample"),
-        (["a,b", "1,2"], {}, "there is no column 'y'; there are: a, b"),
-        (["a,y", "1,2"], {"client_column": "site"}, "there is no column 'site'; there are: a, y"),
-        (["a,y", "1,2"], {"categories": ["c"]}, "there is no column 'c'; there are: a, y"),
+        (["a,b", "1,2"], {}, "there is no column 'y'; there are: a, b; choose with --label"),
+        (["a,y", "1,2"], {"client_column": "site"}, "there is no column 'site'; .* with --client"),
+        (["a,y", "1,2"], {"categories": ["c"]}, "there is no column 'c'; .* choose with --categ"),
         (["y", "1"], {}, "there is no column of features"),
         (["a,y", "1,0.5"], {}, "labels of type float64, such as 0.5"),
         (["a,y", "inf,1"], {}, "row 2 has inf in column a; numbers up to"),
@@ -122,6 +122,12 @@ def test_a_table_that_cannot_be_used_is_named(
     file = write(tmp_path / "all.csv", *lines)
     with pytest.raises(FedmapError, match=f"all.csv: {says}"):
         load(f"csv:{file}", **options)
+
+
+def test_a_column_of_text_is_refused_with_the_flag_that_takes_it(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.csv", "color,y", "red,1")
+    with pytest.raises(FedmapError, match="make features of its values with --categories color"):
+        read_csv(file)
 
 
 def test_what_is_no_text_is_one_clear_sentence(tmp_path: Path) -> None:
@@ -137,7 +143,9 @@ def test_files_with_other_columns_are_named(bank: Path) -> None:
 
 
 def test_a_column_of_clients_is_refused_where_files_are_clients(bank: Path) -> None:
-    with pytest.raises(FedmapError, match="client_column is for one file of all clients"):
+    with pytest.raises(
+        FedmapError, match=r"--client-column \(client_column in Python\) is for one"
+    ):
         read_csv(bank, client_column="age")
 
 

@@ -78,7 +78,9 @@ def test_a_file_that_cannot_be_used_is_named(
 
 def test_missing_arrays_are_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", features=np.zeros(3), y=np.zeros(3))
-    with pytest.raises(FedmapError, match=r"a\.npz: has no array x; there are: features, y"):
+    with pytest.raises(
+        FedmapError, match=r"a\.npz: has no array x; there are: features, y; --label"
+    ):
         read_npz(tmp_path)
 
 

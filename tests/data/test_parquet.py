@@ -75,12 +75,16 @@ def test_lists_of_bytes_stay_bytes(write, tmp_path: Path) -> None:
         ({"x": [[1.0], None], "y": [0, 1]}, "column x has missing values"),
         ({"x": [[1.0, None]], "y": [0]}, "column x has missing values"),
         ({"x": [[1.0], [1.0, 2.0]], "y": [0, 1]}, "the lists in column x have 2 different lengths"),
-        ({"x": [["a"]], "y": [0]}, "column x is string; features must be numbers"),
+        ({"x": [["a"]], "y": [0]}, "column x is string, and features are numbers"),
         ({"age": [1, None], "y": [0, 1]}, "column age has missing values"),
-        ({"age": ["old"], "y": [0]}, "column age is string; features must be numbers"),
-        ({"age": [1], "y": [None]}, "column y has missing labels"),
-        ({"age": [1]}, "columns age; a label y"),
-        ({"y": [1]}, "columns y; a label y"),
+        (
+            {"age": ["old"], "y": [0]},
+            "column age is string, and features are numbers; .* with --categories age",
+        ),
+        ({"age": [1], "b": [[1, 2]], "y": [0]}, "column b is list<.*>, and features are numbers"),
+        ({"age": [1], "y": [None]}, "column y has missing values"),
+        ({"age": [1]}, "there is no column 'y'; there are: age; choose with --label"),
+        ({"y": [1]}, "there is no column of features"),
         ({"age": [], "y": []}, "there is no sample"),
     ],
 )
@@ -92,13 +96,97 @@ def test_a_file_that_cannot_be_used_is_named(
         read_parquet(tmp_path)
 
 
+def test_columns_are_found_by_name(write, tmp_path: Path) -> None:
+    write("a", age=[1], income=[2], y=[0])
+    write("b", income=[3], y=[0], age=[4])
+    assert read_parquet(tmp_path).train_x.tolist() == [[1, 2], [4, 3]]
+
+
 def test_all_clients_need_the_same_columns(write, tmp_path: Path) -> None:
     write("a", age=[1], income=[2], y=[0])
-    write("b", income=[2], age=[1], y=[0])
+    write("b", income=[2], y=[0])
     with pytest.raises(
-        FedmapError, match=r"b\.parquet: columns income, age but .*a\.parquet has age, income"
+        FedmapError, match=r"b\.parquet: columns income, y but .*a\.parquet has age, income, y"
     ):
         read_parquet(tmp_path)
+
+
+def test_one_file_has_a_column_of_clients(write, tmp_path: Path) -> None:
+    write("all", site=["s10", "s2", "s10"], a=[1, 2, 3], y=[0, 1, 1])
+    data = load(f"parquet:{tmp_path / 'all.parquet'}", client_column="site")
+    assert data.client_names == ("s2", "s10")
+    assert data.features == ("a",)
+    assert data.train_x.flatten().tolist() == [2, 1, 3]
+    assert data.origin["client_column"] == "site"
+
+
+def test_one_file_of_images_has_a_column_of_clients(write, tmp_path: Path) -> None:
+    x = np.arange(32, dtype=np.float32).reshape(2, 4, 4)
+    write("all", x=x.tolist(), y=[0, 1], site=[7, 3], other=["p", "q"])
+    data = read_parquet(tmp_path / "all.parquet", client_column="site", size=(2, 2))
+    assert data.client_names == ("3", "7")
+    assert data.train_x.shape == (2, 1, 2, 2)
+
+
+def test_one_file_without_a_column_of_clients_is_nobodys(write, tmp_path: Path) -> None:
+    write("all", a=[1, 2], y=[0, 1])
+    assert read_parquet(tmp_path / "all.parquet").owner is None
+
+
+def test_each_value_of_a_category_of_any_client_is_a_feature(write, tmp_path: Path) -> None:
+    write("a", color=["red", "blue"], floor=[10, 2], f=[1, 2], y=[0, 1])
+    write("b", color=["green"], floor=[2], f=[3], y=[0])
+    data = load(f"parquet:{tmp_path}", categories=["color", "floor"])
+    colors = ("color=blue", "color=green", "color=red")
+    assert data.features == (*colors, "floor=2", "floor=10", "f")
+    assert data.train_x.tolist() == [[0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 0, 2], [0, 1, 0, 1, 0, 3]]
+
+
+def test_a_table_is_read_like_the_same_table_in_a_csv_file(write, tmp_path: Path) -> None:
+    rows = [("b", "red", 1.5, "no"), ("a", "blue", 2.0, "yes"), ("b", "red", 3.0, "no")]
+    site, color, f, y = (list(column) for column in zip(*rows, strict=True))
+    write("all", site=site, color=color, f=f, y=y)
+    lines = [",".join(map(str, row)) for row in rows]
+    (tmp_path / "all.csv").write_text("\n".join(["site,color,f,y", *lines]))
+    one, other = (
+        load(f"{kind}:{tmp_path / 'all'}.{kind}", client_column="site", categories=["color"])
+        for kind in ("csv", "parquet")
+    )
+    assert one.features == other.features
+    assert one.client_names == other.client_names
+    assert one.classes == other.classes
+    assert one.train_x.equal(other.train_x)
+    assert one.train_y.equal(other.train_y)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"client_column": "site"}, "there is no column 'site'; .*; choose with --client-column"),
+        ({"categories": ["c"]}, "there is no column 'c'; there are: x, y; choose with --categ"),
+        ({"categories": ["x"]}, "column x has all features, so --categories can name none"),
+    ],
+)
+def test_a_choice_of_columns_that_cannot_be_is_named(
+    write, tmp_path: Path, options: dict, says: str
+) -> None:
+    write("a", x=[[1.0]], y=[0])
+    with pytest.raises(FedmapError, match=rf"a\.parquet: {says}"):
+        read_parquet(tmp_path / "a.parquet", **options)
+
+
+def test_a_column_of_clients_is_refused_where_files_are_clients(write, tmp_path: Path) -> None:
+    write("a", age=[1], y=[0])
+    with pytest.raises(
+        FedmapError, match=r"--client-column \(client_column in Python\) is for one"
+    ):
+        read_parquet(tmp_path, client_column="age")
+
+
+def test_a_column_of_clients_has_no_gap(write, tmp_path: Path) -> None:
+    write("all", site=["s", None], a=[1, 2], y=[0, 1])
+    with pytest.raises(FedmapError, match=r"all\.parquet: column site has missing values"):
+        read_parquet(tmp_path / "all.parquet", client_column="site")
 
 
 def test_a_tiny_file_with_very_many_values_is_refused(

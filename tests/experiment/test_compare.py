@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedmap
@@ -53,6 +54,23 @@ def test_compare_shows_progress_of_the_whole_and_skips_what_is_done(tmp_path: Pa
     assert again.table() == first.table()
 
 
+def test_runs_that_patience_ends_count_as_whole(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    given = SMALL | {
+        "rounds": 30,
+        "lr": 1e-9,
+        "validation": 0.2,
+        "patience": 1,
+    }  # nothing is better
+    fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **given)
+    early = [one for one in seen if one.now == f"ended early, after round {one.step}"]
+    assert [(one.label, one.step == one.steps < 30) for one in early] == [
+        ("fedavg", True),
+        ("map", True),
+    ]
+    assert (seen[-1].share, seen[-1].seconds_left) == (1, 0)
+
+
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     def stop(progress: Progress) -> None:
         if (progress.label, progress.step) == ("map", 1):
@@ -93,6 +111,7 @@ def test_every_client_stands_beside_what_it_has_from_training_alone(
 ) -> None:
     table = with_local.clients()
     assert [line[0] for line in table.lines] == ["fedavg"] * 8 + ["central"] * 8
+    assert table.head[:3] == ["method", "seed", "client"]
     assert [line[1] for line in table.lines[:8]] == ["0"] * 4 + ["1"] * 4
     (alone, _), (own, _) = finals(with_local, "local"), finals(with_local, "fedavg")
     for k, line in enumerate(table.lines[:4]):
@@ -126,10 +145,50 @@ def test_gains_are_those_over_the_same_client_alone_with_the_same_seed(
     assert entries[1]["gain_over_local"] == pytest.approx(sum(found[4:]) / 4)
     assert sum(entry["clients_that_lose"] for entry in entries) == sum(g < 0 for g in found)
     first = with_local.sentences()[0]
-    assert first == (
-        f"fedavg: {sum(g > 0 for g in found)} of 8 clients gain over training alone, "
-        f"{sum(g < 0 for g in found)} lose; {100 * sum(found) / 8:+.1f} points in the mean over all"
+    assert first.startswith(f"fedavg: {sum(g > 0 for g in found)} of 8 clients gain")
+    assert first.endswith(f"; {100 * sum(found) / 8:+.1f} points in the mean over all")
+
+
+def test_clients_that_each_seed_draws_anew_are_not_listed(with_local: fedmap.Comparison) -> None:
+    assert with_local.by_client().lines == []
+
+
+def test_the_clients_of_one_seed_are_listed(tmp_path: Path) -> None:
+    table = fedmap.compare(["local", "fedavg"], out=tmp_path, **SMALL).by_client()
+    assert [line[0] for line in table.lines] == [f"client {k}" for k in range(4)]
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Three shops of own data."""
+    folder = tmp_path_factory.mktemp("shops")
+    rng = np.random.default_rng(0)
+    for name in ("oslo", "bergen", "molde"):
+        y = rng.integers(0, 2, 40)
+        np.savez(folder / f"{name}.npz", x=rng.standard_normal((40, 3)) + y[:, None], y=y)
+    return f"npz:{folder}"
+
+
+def test_a_client_with_a_name_has_one_line_with_its_means_over_seeds(
+    shops: str, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"data": shops, "net": "tiny", "rounds": 2}
+    found = fedmap.compare(["local", "fedavg", "map"], seeds=(0, 1), out=tmp_path, **given)
+    table = found.by_client()
+    assert table.head == ["client", "local", "fedavg", "map"]
+    assert [line[0] for line in table.lines] == ["bergen", "molde", "oslo"]
+    mine, alone = (
+        np.array([one["personal_accuracy_per_client"] for one in finals(found, label)]).mean(0)
+        for label in ("map", "local")
     )
+    cells = [
+        [f"{100 * a:.1f}", f"{100 * m:.1f} ({100 * (m - a):+.1f})"]
+        for m, a in zip(mine, alone, strict=True)
+    ]
+    assert [[line[1], line[3]] for line in table.lines] == cells
+    assert found.rows()[2].losers == f"{sum(mine < alone)} of 3"
+    assert found.sentences()[1].startswith(f"map: {sum(mine > alone)} of 3 clients ")
+    assert len(found.clients().lines) == 2 * 2 * 3
 
 
 def test_it_is_said_that_central_breaks_the_rule(with_local: fedmap.Comparison) -> None:

@@ -110,6 +110,19 @@ def test_steps_that_were_done_before_a_stop_do_not_count_as_speed() -> None:
     assert seen[0].seconds_left == pytest.approx(6)
 
 
+def test_work_that_ends_early_is_done_and_does_not_speed_up_the_rest() -> None:
+    first, second = Fake("a", steps=10), Fake("b", steps=10)
+    watch, seen = watched([(first, 10), (second, 10)], clock(0, 1, 2, 2, 3))
+    on_step = watch.of(first)
+    on_step(1, "")
+    on_step(2, "")
+    on_step(10, "early")
+    watch.of(second)(1, "")
+    assert (seen[2].step, seen[2].steps, seen[2].now) == (2, 2, "early")
+    assert [progress.share for progress in seen[2:]] == pytest.approx([0.5, 0.55])
+    assert [progress.seconds_left for progress in seen[2:]] == pytest.approx([10, 9])
+
+
 def test_work_that_is_skipped_counts_as_done_without_speeding_up_the_rest() -> None:
     skipped, work = Fake("a", steps=2), Fake("b", steps=2)
     watch, seen = watched([(skipped, 2), (work, 2)], clock(0, 5))

@@ -1,12 +1,14 @@
 """A run as a piece of work: where it is kept, what it shows, and how its time is foreseen."""
 
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 import fedmap
 from fedmap.experiment import measure
-from fedmap.experiment.measure import cost, seconds_a_round
+from fedmap.experiment.measure import Expected, Speed, cost, seconds_of_run, speed
 from fedmap.experiment.runs import RunWork, federation_of
 from fedmap.simulate.progress import by_round
 from fedmap.simulate.settings import Settings
@@ -81,18 +83,62 @@ def test_runs_of_one_federation_share_it_and_others_do_not() -> None:
     assert federation_of(other) is not shared
 
 
-def test_a_round_takes_its_training_steps_and_the_scoring_divided_among_the_workers(
+def expected(monkeypatch: pytest.MonkeyPatch, sizes: list[int], **given: Any) -> Expected:
+    """Of a run whose clients have so many training samples and 10 to test, 5 parts of the global
+    test set, steps of 1 s and answers of 0.01 s."""
+    monkeypatch.setattr(measure, "speed", lambda *key: Speed(1.0, 0.01))
+    monkeypatch.setattr(measure, "cost", lambda method, **params: 3.0)
+    federation: Any = MagicMock(sizes=sizes, test=[range(10)] * len(sizes), test_y=range(5000))
+    federation.__len__.return_value = len(sizes)
+    usual = {"fraction": 1, "epochs": 2, "batch": 10, "workers": 2}
+    return Expected(Settings.of(SMALL | usual | given), federation)
+
+
+def test_five_clients_on_two_workers_take_as_long_as_three_on_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measure, "seconds_a_training_step", lambda *key: 0.5)
-    monkeypatch.setattr(measure, "cost", lambda method, **params: 3.0)
-    given = {"fraction": 0.5, "epochs": 2, "batch": 10, "workers": 2}
-    settings = Settings.of(SMALL | given)
-    federation = federation_of(settings)
-    samples = float(federation.counts.sum()) / 4
-    training = 2 * (samples / 10 * 2) * 3.0
-    scoring = len(federation.test_y) / 10 / 3
-    assert seconds_a_round(settings, federation) == pytest.approx(0.5 * (training + scoring) / 2)
+    found = expected(monkeypatch, [100] * 5)
+    client = 20 * 3.0 + 2 * 10 * 0.01  # steps at MAP's cost, and its test samples twice
+    assert found.round() == pytest.approx(3 * client + 3 * 10.0)
+
+
+def test_only_the_clients_of_a_round_are_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, [10, 10, 200, 200], fraction=0.5)
+    # one of each kind; at least 5 steps
+    assert found.round() == pytest.approx(40 * 3.0 + 0.2 + 30)
+
+
+def test_samples_for_choosing_are_not_trained_on_but_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, [100] * 2, validation=0.5)
+    client = 10 * 3.0 + (10 + 10 + 50) * 0.01
+    assert found.round() == pytest.approx(client + 30 + 50 * 0.01)
+
+
+def test_at_the_end_every_client_trains_once_more_where_it_keeps_no_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = expected(monkeypatch, [100] * 4, fraction=0.5, method="fedavg")
+    assert found.end() == pytest.approx(2 * (20 * 3.0 + 0.1) + 2 * 0.1)
+    found = expected(monkeypatch, [100] * 4, fraction=0.5, method="map")
+    assert found.end() == pytest.approx(2 * 0.1 + 2 * 0.1)
+
+
+def test_what_is_pooled_is_trained_by_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = expected(monkeypatch, [100] * 4, fraction=0.5, method="central")
+    assert found.round() == pytest.approx(40 * 3.0 + 0.1 + 30)
+
+
+def test_a_run_is_its_rounds_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Expected, "round", lambda self: 2.0)
+    monkeypatch.setattr(Expected, "end", lambda self: 5.0)
+    settings = Settings.of(SMALL | {"rounds": 7})
+    assert seconds_of_run(settings, federation_of(settings)) == 19
+
+
+def test_a_step_and_an_answer_are_measured() -> None:
+    settings = Settings.of(SMALL)
+    found = speed(settings, federation_of(settings))
+    assert 0 < found.sample < found.step < 1
 
 
 def test_no_method_is_taken_to_be_faster_than_fedavg() -> None:

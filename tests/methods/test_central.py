@@ -109,3 +109,10 @@ def test_a_pooled_method_whose_clients_keep_something_is_refused(
 
 def test_its_line_says_that_it_breaks_the_rule() -> None:
     assert "breaks the federation's rule" in Central.line()
+
+
+def test_a_training_that_diverges_is_everybodys_and_not_the_first_clients(
+    federation: Federation,
+) -> None:
+    with pytest.raises(FedmapError, match="the training loss of all clients together is"):
+        fedmap.run("central", federation, **SMALL | {"lr": 1e8, "rounds": 5})

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+import fedmap as library
 from fedmap import values
 from fedmap.client import Client
 from fedmap.data import Dataset, load, synthetic
 from fedmap.errors import FedmapError
-from fedmap.federation import ClientData
+from fedmap.federation import ClientData, Federation
 from fedmap.methods import METHODS
 from fedmap.nets import build
 from fedmap.simulate.result import Result, named_values
@@ -88,6 +89,18 @@ def test_both_accuracies_are_those_of_the_models_on_the_newcomers_test_samples(
     else:
         right = int((UsableModel.read(of_all).logits(x).argmax(1) == y).sum())
         assert found.global_accuracy == right / 12
+
+
+def test_a_newcomer_of_a_run_with_validation_trains_on_all_of_its_samples(
+    federation: Federation, newcomer: str, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"net": "tiny", "rounds": 3, "epochs": 1, "batch": 20}
+    run = library.run("fedavg", federation, out=tmp_path / "run", validation=0.2, **given)
+    found = adapt(run.folder, newcomer, tmp_path / "out")
+    assert found.training_samples == 48
+    x, y = ClientData.of(in_the_runs_classes(newcomer), number=6, seed=1).test
+    best = UsableModel.read(run.folder / "global.safetensors")
+    assert found.global_accuracy == int((best.logits(x).argmax(1) == y).sum()) / len(y)
 
 
 def test_the_same_newcomer_gets_the_same_bytes_again(

@@ -3,8 +3,8 @@ what it will cost."""
 
 from fedmap.cli.show import duration
 from fedmap.client import local_steps
-from fedmap.experiment.measure import peak_memory, seconds_a_round
-from fedmap.federation import Federation
+from fedmap.experiment.measure import peak_memory, seconds_of_run
+from fedmap.federation import Federation, kept_for_choosing
 from fedmap.nets import size
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import clients_per_round
@@ -17,9 +17,10 @@ def summary(settings: Settings, federation: Federation) -> list[str]:
     """The resolved settings in a few lines. Time and memory are measured on a few training steps
     now."""
     before = peak_memory()
-    seconds = settings.rounds * seconds_a_round(settings, federation)
+    seconds = seconds_of_run(settings, federation)
     after = peak_memory()
-    memory = after + settings.workers * (after - before)
+    others = 0 if settings.engine_name == "local" else settings.workers
+    memory = after + others * (after - before)
     return [
         f"data: {settings.data}: {clients_of(settings, federation)}",
         f"samples: {samples_of(settings, federation)}",
@@ -45,15 +46,23 @@ def extent(numbers: list[int]) -> str:
 
 def clients_of(settings: Settings, federation: Federation) -> str:
     """Who the clients are, and what they have."""
-    kept, tested = sum(federation.sizes), sum(len(index) for index in federation.test)
+    trained, tested = trained_on(settings, federation), [len(index) for index in federation.test]
+    held_out = sum(federation.sizes) - sum(trained)
+    kept = f"{held_out:,} kept for choosing, " if held_out else ""
     names = ", ".join(federation.client_names)
     who = f" ({names})" if federation.named and len(federation) <= MOST_NAMES else ""
     drawn = "" if federation.named else f", drawn by partition {settings.partition}"
-    shared = f", {len(federation.test_y):,} in the global test set"
+    has_test = federation.server_has_test
+    shared = f", {len(federation.test_y):,} in the global test set" if has_test else ""
     return (
-        f"{several(len(federation), 'client')}{who}{drawn}, {kept:,} training samples, "
-        f"{tested:,} in the clients' own test sets{shared if federation.server_has_test else ''}"
+        f"{several(len(federation), 'client')}{who}{drawn}, {sum(trained):,} training samples, "
+        f"{kept}{sum(tested):,} in the clients' own test sets{shared}"
     )
+
+
+def trained_on(settings: Settings, federation: Federation) -> list[int]:
+    """How many samples each client trains on."""
+    return [n - kept_for_choosing(n, settings.validation) for n in federation.sizes]
 
 
 def samples_of(settings: Settings, federation: Federation) -> str:
@@ -99,7 +108,7 @@ def net_of(settings: Settings, federation: Federation) -> str:
 def training_of(settings: Settings, federation: Federation) -> str:
     """Rounds, clients a round and local steps."""
     chosen = clients_per_round(settings.fraction, len(federation))
-    steps = extent([local_steps(samples, settings) for samples in federation.sizes])
+    steps = extent([local_steps(n, settings) for n in trained_on(settings, federation)])
     part = "all" if chosen == len(federation) else f"{chosen} of {len(federation)}"
     return (
         f"{several(settings.rounds, 'round')} of {part} clients, {steps} steps of batch "

@@ -77,7 +77,8 @@ class Display:
             for old in list(self.tasks.values())[1:-MOST_BARS]:
                 bars.update(old, visible=False)
         now = words(progress) if alone else counted(progress)
-        bars.update(self.tasks[progress.label], completed=progress.step, now=now)
+        task, total = self.tasks[progress.label], progress.steps  # fewer where it ended early
+        bars.update(task, total=total, completed=progress.step, now=now)
         if not alone:
             left = f"{duration(progress.seconds_left)} left"
             bars.update(self.tasks[""], completed=progress.share, now=left)

@@ -16,11 +16,11 @@ from fedmap.experiment.progress import Watch
 from fedmap.experiment.runs import RunWork
 from fedmap.report.table import as_json, rows
 from fedmap.signals import Stopped
-from fedmap.simulate.progress import by_round
+from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.run import Run, difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_code, read_federation
 
-MOST_CLIENTS = 60  # lines of clients on the screen; all are in clients.csv
+MOST_CLIENTS = 30  # on the screen; all are in clients.csv
 
 
 @contextmanager
@@ -85,6 +85,7 @@ def one_run(
     ):
         on_step = Watch([(work, work.steps)], display).of(work)
         result = Run(settings, federation, folder).go(resume, by_round(on_step), anyway)
+        say_early_end(on_step, settings.rounds, len(result.rounds))
     found = {settings.label: [result]}
     show.results(rows(found), as_json(found), json)
     if not json:
@@ -100,7 +101,7 @@ def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, jso
     written = comparison.pictures() | comparison.tables()
     if not json:
         show.left_out(comparison.results)
-        clients = comparison.clients()
+        clients = comparison.by_client()
         if 0 < len(clients.lines) <= MOST_CLIENTS:
             print()
             show.cells(clients)

@@ -10,14 +10,24 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
 from fedmap.experiment.progress import OnProgress, Progress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
-from fedmap.methods import AnyMethod, variant
+from fedmap.methods import AnyMethod, find_method, variant
 from fedmap.notebook import Move, frame, progress_bar
 from fedmap.report import plots
-from fedmap.report.clients import Served, clients_table, gains, losers, points, sentences, served
+from fedmap.report.clients import (
+    Served,
+    by_client,
+    clients_table,
+    gains,
+    losers,
+    over_seeds,
+    points,
+    sentences,
+    served,
+)
 from fedmap.report.table import NUMBERS, Row, Table, as_json, as_table, rows
 from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import Result
-from fedmap.simulate.settings import Settings
+from fedmap.simulate.settings import Settings, read_federation
 
 
 @dataclass(frozen=True)
@@ -54,13 +64,23 @@ class Comparison:
         return as_table(self.rows(), "Accuracy in %")
 
     def clients(self) -> Table:
-        """One line for each method and client, by name: what it has from training alone (with
+        """One line for each method, seed and client, by name: what it has from training alone (with
         `local` among the methods), from the global model and from its own, and what it gains."""
         return clients_table(self._served)
 
+    def by_client(self) -> Table:
+        """One line for each client, with its means over seeds: alone, and with each method. There
+        is none where each seed draws other clients."""
+        return by_client(self._clients if self._same_clients else [])
+
     def sentences(self) -> list[str]:
         """What came out, in plain words."""
-        return sentences(self.results)
+        pooled = [
+            label
+            for label, runs in self.results.items()
+            if any(find_method(run.settings.method).pooled for run in runs)
+        ]
+        return sentences(self._clients, pooled)
 
     def tables(self) -> dict[str, Path]:
         """Write the clients, and all numbers of each run, as CSV; where the files are."""
@@ -91,7 +111,8 @@ class Comparison:
         ]
         entries = as_json(self.results)
         for entry in entries:
-            found = self._gains(entry["method"], entry["seed"])
+            who = entry["method"], entry["seed"]
+            found = gains([one for one in self._served if (one.method, one.seed) == who])
             entry["gain_over_local"] = sum(found) / len(found) if found else None
             entry["clients_that_lose"] = sum(gain < 0 for gain in found) if found else None
         return entries + lost
@@ -109,13 +130,22 @@ class Comparison:
     def _served(self) -> list[Served]:
         return served(self.results)
 
-    def _gains(self, label: str, seed: int | None = None) -> list[float]:
-        mine = [s for s in self._served if s.method == label and seed in (None, s.seed)]
-        return gains(mine)
+    @cached_property
+    def _same_clients(self) -> bool:
+        """Does every seed have the same clients? Those that the data names, or of one partition."""
+        first = next(iter(self.runs.values()))
+        one_partition = len({run.settings.partition_seed for run in first}) == 1
+        kept = self.folder / first[0].name / "run.toml"
+        return one_partition or "clients" in read_federation(kept)
+
+    @cached_property
+    def _clients(self) -> list[Served]:
+        """Each client once, over its seeds; where seeds have different ones, all of them."""
+        return over_seeds(self._served) if self._same_clients else self._served
 
     def _whole(self, row: Row) -> Row:
-        lost, found = len(self.diverged.get(row.method, [])), self._gains(row.method)
-        name = row.method
+        name, lost = row.method, len(self.diverged.get(row.method, []))
+        found = gains([one for one in self._clients if one.method == name])
         if lost:
             name += f" ({lost} of {len(self.runs[row.method])} diverged)"
         if not found:

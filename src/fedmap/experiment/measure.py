@@ -1,30 +1,96 @@
-"""How long the rounds of a run will take on this machine, from a few training steps done now."""
+"""How long a run will take on this machine, from a few training steps done now."""
 
 import json
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from heapq import heapreplace
+from typing import Any, NamedTuple
 
-from fedmap.client import MIN_STEPS
+from fedmap.client import local_steps
 from fedmap.data import load
-from fedmap.federation import Federation, partition
+from fedmap.federation import PART, Federation, kept_for_choosing, partition
+from fedmap.methods import AnyMethod, Method
 from fedmap.simulate.settings import Settings
-from fedmap.simulate.tasks import Setup, do
+from fedmap.simulate.tasks import Setup, clients_per_round, do
 
-STEPS_OF_A_COMPARISON = 20  # enough for a method's second stage
-_seconds: dict[tuple[str, str, int, str | None], float] = {}
+STEPS = 20  # that are measured: enough for a method's second stage
+_speeds: dict[tuple[str, str, int, str | None], "Speed"] = {}
 
 
-def seconds_a_round(settings: Settings, federation: Federation) -> float:
-    """A round's training steps and the scoring of the global model, divided among the workers."""
-    clients = max(settings.fraction * len(federation), 1)
-    samples = federation.counts.sum(1).float().mean().item()
-    steps = max(samples / settings.batch * settings.epochs, MIN_STEPS)
-    scoring = len(federation.test_y) / settings.batch / 3  # a forward pass is a third of a step
-    step = seconds_a_training_step(settings, federation)
-    training = clients * steps * cost(settings.code["method"], **settings.params)
-    return step * (training + scoring) / settings.workers
+class Speed(NamedTuple):
+    """Seconds of one worker."""
+
+    step: float  # of FedAvg's training
+    sample: float  # that a model is asked about
+
+
+def seconds_of_run(settings: Settings, federation: Federation) -> float:
+    """All rounds, and the personal models after the last one."""
+    expected = Expected(settings, federation)
+    return settings.rounds * expected.round() + expected.end()
+
+
+class Expected:
+    """What the parts of a run will take. Tasks are given to the workers as the engines do it, so
+    that five clients take as long on two workers as six."""
+
+    def __init__(self, settings: Settings, federation: Federation) -> None:
+        self.settings = settings
+        self.method: type[AnyMethod] = settings.method_class
+        self.speed = speed(settings, federation)
+        self.cost = cost(settings.code["method"], **settings.params)
+        self.tests = [len(index) for index in federation.test]
+        self.kept = [kept_for_choosing(n, settings.validation) for n in federation.sizes]
+        self.trained = [n - kept for n, kept in zip(federation.sizes, self.kept, strict=True)]
+        self.chosen = clients_per_round(settings.fraction, len(federation))
+        self.scored = len(federation.test_y)
+
+    def round(self) -> float:
+        """Training, with each client's own tests before and after it, and scoring."""
+        parts = [min(PART, self.scored - first) for first in range(0, self.scored, PART)]
+        scoring = self._together(self._asked(parts)) + self._together(self._asked(self.kept))
+        asked = self._asked(map(sum, zip(self.tests, self.kept, strict=True)))
+        if self.method.pooled:
+            share = self.chosen / len(self.tests)
+            return self._training(sum(self.trained), share) + self._some(asked) + scoring
+        before = self._asked(self.tests)
+        tasks = zip(map(self._training, self.trained), before, asked, strict=True)
+        return self._some([sum(task) for task in tasks]) + scoring
+
+    def end(self) -> float:
+        """Every client's personal model, made and tested, and the global one at each client."""
+        keeps = self.method.kept_personal is not Method.kept_personal
+        training = [0.0 if keeps else self._training(n) for n in self.trained]
+        asked = self._asked(map(sum, zip(self.tests, self.kept, strict=True)))
+        made = [sum(task) for task in zip(training, asked, strict=True)]
+        groups = [made[first : first + self.chosen] for first in range(0, len(made), self.chosen)]
+        return sum(map(self._together, groups)) + self._together(self._asked(self.tests))
+
+    def _training(self, samples: int, share: float = 1.0) -> float:
+        training = self.settings.model_copy(update={"epochs": share * self.settings.epochs})
+        return local_steps(samples, training) * self.speed.step * self.cost
+
+    def _asked(self, samples: Iterable[int]) -> list[float]:
+        return [count * self.speed.sample for count in samples]
+
+    def _some(self, tasks: Sequence[float]) -> float:
+        """Tasks of a round's clients, where any may be drawn: some of each size."""
+        ordered = sorted(tasks)
+        places = [int((i + 0.5) * len(ordered) / self.chosen) for i in range(self.chosen)]
+        return self._together([ordered[place] for place in places])
+
+    def _together(self, tasks: Sequence[float]) -> float:
+        return until_all_are_done(tasks, self.settings.workers)
+
+
+def until_all_are_done(tasks: Sequence[float], workers: int) -> float:
+    """Each worker takes the next task when it is free, the longest first."""
+    busy = [0.0] * workers
+    for seconds in sorted(tasks, reverse=True):
+        heapreplace(busy, busy[0] + seconds)
+    return max(busy)
 
 
 def peak_memory() -> int:
@@ -37,15 +103,20 @@ def peak_memory() -> int:
     return most if sys.platform == "darwin" else 1024 * most
 
 
-def seconds_a_training_step(settings: Settings, federation: Federation) -> float:
-    """Of FedAvg with the run's net, measured once for each dataset, net, batch size and device."""
+def speed(settings: Settings, federation: Federation) -> Speed:
+    """Of the run's net, measured once for each dataset, net, batch size and device."""
     key = (settings.data, settings.net or "", settings.batch, settings.device)
-    if key not in _seconds:
+    if key not in _speeds:
         same = {"data": settings.data, "net": settings.any_net, "batch": settings.batch}
-        shortest = {"method": "fedavg", "epochs": 1e-9}  # the fewest steps that a client does
-        short = Settings.of(same | shortest | {"device": settings.device})
-        _seconds[key] = seconds_of_a_client(short, federation) / MIN_STEPS
-    return _seconds[key]
+        short = Settings.of(same | {"method": "fedavg", "device": settings.device})
+        _speeds[key] = measured(with_steps(short, federation), federation)
+    return _speeds[key]
+
+
+def with_steps(settings: Settings, federation: Federation) -> Settings:
+    """The same for as many epochs as let the first client do the steps that are measured."""
+    batches = -(-federation.sizes[0] // settings.batch)
+    return settings.model_copy(update={"epochs": STEPS / batches})
 
 
 def cost(method: Any, **params: Any) -> float:
@@ -57,22 +128,31 @@ def cost(method: Any, **params: Any) -> float:
 @cache
 def _seconds_on_a_small_net(method: Any, params: str) -> float:
     federation = partition(load("synthetic"), 2, kind="iid")
-    epochs = STEPS_OF_A_COMPARISON * 64 / float(federation.counts[0].sum())
-    chosen = {"method": method, "params": json.loads(params), "epochs": epochs}
-    return seconds_of_a_client(
-        Settings.of({"data": "synthetic", "net": "lenet"} | chosen), federation
-    )
+    chosen = {"method": method, "params": json.loads(params)}
+    settings = Settings.of({"data": "synthetic", "net": "lenet"} | chosen)
+    return measured(with_steps(settings, federation), federation).step
 
 
-def seconds_of_a_client(settings: Settings, federation: Federation) -> float:
-    """The faster of two local rounds of a client in this process."""
+def measured(settings: Settings, federation: Federation) -> Speed:
+    """Of the first client's local round in this process, and of the global model's scoring."""
     setup = Setup(settings, federation)
     down = setup.method.download(setup.method.start(setup.initial))
     state = setup.method.client_state(setup.initial)
-    seconds = []
+    model = {"model": setup.initial.vector}
     with setup.in_force():
-        for _ in range(2):
-            began = time.perf_counter()
-            do(setup, "train", 1, 0, down, state)
-            seconds.append(time.perf_counter() - began)
+        training = faster_of_two(lambda: do(setup, "train", 1, 0, down, state))
+        scoring = faster_of_two(lambda: do(setup, "evaluate", 1, 0, model, {}))
+    sample = scoring / min(PART, len(federation.test_y))
+    asked = 2 * len(federation.test[0]) * sample  # before and after training
+    steps = local_steps(federation.sizes[0], settings)
+    return Speed(max(training - asked, training / 2) / steps, sample)
+
+
+def faster_of_two(act: Callable[[], object]) -> float:
+    """The seconds that it takes; the first time, much is done that is not done again."""
+    seconds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        act()
+        seconds.append(time.perf_counter() - began)
     return min(seconds)

@@ -46,24 +46,27 @@ class Watch:
         ] = {}  # by the place of a piece of which a step was seen: its weight
 
     def of(self, work: Work) -> OnStep:
-        """The function to call after each step of this piece. Several pieces may go on at once; one
-        before them of which no step was seen was done already."""
+        """The function to call after each step of this piece; a leap to the last step ends it
+        early, without the steps between. Several pieces may go on at once; one before them of
+        which no step was seen was done already."""
         place = next(i for i, (piece, _) in enumerate(self._work) if piece is work)
         weight_of_a_step = self._work[place][1] / work.steps
         last: int | None = None
 
         def on_step(step: int, now: str) -> None:
             nonlocal last
+            early = last is not None and step > last + 1
             # work that was resumed begins with a later step than the first
-            self._worked += weight_of_a_step * (1 if last is None else step - last)
-            last = step
+            self._worked += 0 if early else weight_of_a_step
             self._left[place] = weight_of_a_step * (work.steps - step)
             later = sum(weight for _, weight in self._work[max(self._left) + 1 :])
             left = sum(self._left.values()) + later
             seconds_left = (self._clock() - self._began) / self._worked * left
             share = 1 - left / self._total
-            self._show(
-                Progress(work.label, step, work.steps, now, len(self._work), share, seconds_left)
-            )
+            steps = work.steps
+            if early and last is not None:
+                step = steps = last
+            last = step
+            self._show(Progress(work.label, step, steps, now, len(self._work), share, seconds_left))
 
         return on_step

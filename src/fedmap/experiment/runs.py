@@ -4,11 +4,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from fedmap.errors import DivergenceError
-from fedmap.experiment.measure import seconds_a_round
+from fedmap.experiment.measure import seconds_of_run
 from fedmap.experiment.work import OnStep
 from fedmap.federation import Federation
 from fedmap.simulate.folder import write_atomically
-from fedmap.simulate.progress import by_round
+from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
 from fedmap.simulate.settings import FEDERATION, Settings
@@ -64,14 +64,15 @@ class RunWork:
         return (root / self.name / "diverged").exists()
 
     def seconds_a_step(self) -> float:
-        """How long a round takes, measured now on this machine."""
-        return seconds_a_round(self.resolved, self.federation)
+        """How long a round takes with its share of the end, measured now on this machine."""
+        return seconds_of_run(self.resolved, self.federation) / self.steps
 
     def go(self, root: Path, on_step: OnStep) -> None:
         """All rounds that are left. A run that diverges leaves a file that says so."""
         run = Run(self.resolved, self.federation, root / self.name)
         try:
-            run.go(True, by_round(on_step))
+            done = len(run.go(True, by_round(on_step)).rounds)
+            say_early_end(on_step, self.steps, done)
         except DivergenceError as sentence:
             write_atomically(root / self.name / "diverged", f"{sentence}\n".encode())
             on_step(self.steps, "diverged")

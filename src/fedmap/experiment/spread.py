@@ -39,7 +39,7 @@ from fedmap.simulate.cluster import (
 from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.folder import RunFolder
-from fedmap.simulate.progress import by_round
+from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.settings import FEDERATION, Settings
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path
@@ -163,6 +163,8 @@ class Traveler:
         self._shown = len(rounds)
         if "diverged" in files:
             self._on_step(self.run.steps, "diverged")
+        if "done" in files:
+            say_early_end(self._on_step, self.run.steps, len(rounds))
         if self.home:
             self.unlock()
 

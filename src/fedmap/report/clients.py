@@ -3,22 +3,23 @@ alone."""
 
 from collections.abc import Sequence
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fedmap.methods import find_method
 from fedmap.report.table import Table, percent
 from fedmap.simulate.result import Result
 
 ALONE = "local"  # the method in which every client trains alone
-HEAD = ["method", "client", "local", "global", "personal", "own classes", "gain over local"]
+HEAD = ["method", "seed", "client", "local", "global", "personal", "own classes", "gain over local"]
+CAPTION = "Accuracy in % on each client's own test samples"
 
 
 class Served(NamedTuple):
-    """One client in one run. Accuracies are on its own test samples; None where not known."""
+    """One client in one run, or over all seeds. Accuracies are on its own test samples; None where
+    not known."""
 
     method: str
-    seed: int
     client: str
+    seed: int | None
     local: float | None  # of the model that it trained alone
     global_: float | None
     personal: float | None
@@ -40,15 +41,15 @@ def served(results: dict[str, list[Result]]) -> list[Served]:
         if run.settings.method == ALONE
     }
     return [
-        Served(label, run.settings.seed, *one)
+        Served(label, name, run.settings.seed, *numbers)
         for label, runs in results.items()
         for run in runs
         if run.settings.method != ALONE
-        for one in zip(*_columns(run, alone.get(run.settings.seed)), strict=True)
+        for name, *numbers in zip(*_columns(run, alone.get(run.settings.seed)), strict=True)
     ]
 
 
-def _columns(run: Result, alone: list[float | None] | None) -> list[Sequence[object]]:
+def _columns(run: Result, alone: list[float | None] | None) -> list[Sequence[Any]]:
     final = run.final
     personal: list[float | None] = final["personal_accuracy_per_client"]
     names = final.get("client_names") or [f"client {k}" for k in range(len(personal))]
@@ -74,33 +75,92 @@ def losers(values: Sequence[float]) -> str:
 
 
 def clients_table(clients: Sequence[Served]) -> Table:
-    """One line for each method and client, and for each seed where there are several."""
-    several = len({one.seed for one in clients}) > 1
-    head = [*HEAD[:1], *["seed"] * several, *HEAD[1:]]
+    """One line for each method, seed and client."""
     lines = [
-        [one.method, *[str(one.seed)] * several, one.client]
+        [one.method, str(one.seed), one.client]
         + [percent([value]) for value in (one.local, one.global_, one.personal, one.observed)]
         + [points(gains([one]))]
         for one in clients
     ]
-    return Table("Accuracy in % on each client's own test samples", head, lines)
+    return Table(CAPTION, HEAD, lines)
 
 
-def sentences(results: dict[str, list[Result]]) -> list[str]:
-    """What came out for the clients, one plain sentence for each method."""
-    clients = served(results)
-    said = []
-    for label in results:
-        mine = gains([one for one in clients if one.method == label])
-        if mine:
-            up, down = sum(gain > 0 for gain in mine), sum(gain < 0 for gain in mine)
-            said.append(
-                f"{label}: {up} of {len(mine)} clients gain over training alone, {down} lose; "
-                f"{points(mine)} points in the mean over all"
-            )
+def over_seeds(clients: Sequence[Served]) -> list[Served]:
+    """Each client of each method once, with its means over seeds: for clients that are the same
+    with every seed. A mean is known where all its numbers are."""
+    same: dict[tuple[str, str], list[Served]] = {}
+    for one in clients:
+        same.setdefault((one.method, one.client), []).append(one)
+
+    def means(found: list[Served]) -> list[float | None]:
+        columns = zip(*(one[3:] for one in found), strict=True)
+        return [None if None in column else mean(column) for column in columns]
+
+    return [Served(*who, None, *means(found)) for who, found in same.items()]
+
+
+def by_client(clients: Sequence[Served]) -> Table:
+    """One line for each client: what it has alone, and with each method, with the gain in
+    brackets. Every client is there once for each method."""
+    methods = list(dict.fromkeys(one.method for one in clients))
+    names = list(dict.fromkeys(one.client for one in clients))
+    found = {(one.client, one.method): one for one in clients}
+    alone = {one.client: one.local for one in clients if one.local is not None}
+    lines = [
+        [name, *[percent([alone.get(name)])] * bool(alone)]
+        + [_with_gain(found.get((name, method))) for method in methods]
+        for name in names
+    ]
+    return Table(CAPTION, ["client", *[ALONE] * bool(alone), *methods], lines)
+
+
+def _with_gain(one: Served | None) -> str:
+    if one is None:
+        return "-"
+    gain = f" ({points(gains([one]))})" if one.gain is not None else ""
+    return percent([one.personal]) + gain
+
+
+def sentences(clients: Sequence[Served], pooled: Sequence[str]) -> list[str]:
+    """What came out for the clients in plain words: for each method, and which is the best.
+    `pooled` are the methods that break the federation's rule."""
+    found = {
+        method: mine
+        for method in dict.fromkeys(one.method for one in clients)
+        if (mine := gains([one for one in clients if one.method == method]))
+    }
+    said = [f"{method}: {_gain_and_loss(mine)}" for method, mine in found.items()]
+    said += _most({method: mine for method, mine in found.items() if method not in pooled})
     return said + [
-        f"{label} has all samples in one place, which breaks the federation's rule: it is there to "
-        "compare with"
-        for label, runs in results.items()
-        if any(find_method(run.settings.method).pooled for run in runs)
+        f"{method} has all samples in one place, which breaks the federation's rule: it is there "
+        "to compare with"
+        for method in pooled
+    ]
+
+
+def _gain_and_loss(mine: list[float]) -> str:
+    up, down = sum(gain > 0 for gain in mine), sum(gain < 0 for gain in mine)
+    clients = "client" if len(mine) == 1 else "clients"
+    return (
+        f"{up} of {len(mine)} {clients} {_verb('gain', up)} over training alone, "
+        f"{down} {_verb('lose', down)}; {points(mine)} points in the mean over all"
+    )
+
+
+def _verb(verb: str, count: int) -> str:
+    return f"{verb}s" if count == 1 else verb
+
+
+def _most(found: dict[str, list[float]]) -> list[str]:
+    """Which of several methods has the most gain, if any has one."""
+    if len(found) < 2:
+        return []
+    most = max(mean(mine) for mine in found.values())
+    if most <= 0:
+        return ["no method is better than training alone, in the mean over all clients"]
+    first = [method for method, mine in found.items() if points(mine) == points([most])]
+    have = "have" if len(first) > 1 else "has"
+    return [
+        f"{' and '.join(first)} {have} the most gain over training alone: {points([most])} points "
+        "in the mean over all"
     ]

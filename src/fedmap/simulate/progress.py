@@ -18,3 +18,9 @@ def by_round(on_step: Callable[[int, str], None]) -> Callable[[Record], None]:
         on_step(record["round"], f"global {percent(global_)}  personal {percent(personal)}")
 
     return on_round
+
+
+def say_early_end(on_step: Callable[[int, str], None], rounds: int, done: int) -> None:
+    """What is called after a run's last round: where that came early, no round is missing."""
+    if done < rounds:
+        on_step(rounds, f"ended early, after round {done}")

@@ -25,7 +25,7 @@ from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.engines.spawn import refuse_within_a_start
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.privacy import epsilon, require_accountant
-from fedmap.simulate.progress import by_round
+from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import (
     Result,
     compact,
@@ -83,7 +83,9 @@ def run(
             on_round(record)
 
         run = Run(settings, federation, None if out is None else Path(out))
-        return run.go(resume, after, anyway)
+        result = run.go(resume, after, anyway)
+        say_early_end(move, settings.rounds, len(result.rounds))
+        return result
 
 
 class Run:

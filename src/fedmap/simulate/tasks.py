@@ -206,7 +206,9 @@ class Setup:
             return self.client(number, round)
         epochs = self.settings.epochs * self.share_per_round
         settings = self.settings.model_copy(update={"epochs": epochs})
-        return self._client(self.everybody, round, settings, self.settings.rounds)
+        everybody = self._client(self.everybody, round, settings, self.settings.rounds)
+        everybody.who = "all clients together"
+        return everybody
 
     def _client(
         self, data: ClientData, round: int, settings: Settings, participations: float

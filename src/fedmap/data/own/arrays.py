@@ -151,9 +151,9 @@ def grouped(pair: Pair, owners: Any) -> dict[str, Pair]:
     }
 
 
-def pooled(where: str, pair: Pair, *, name: str) -> Dataset:
+def pooled(where: str, pair: Pair, *, name: str, size: tuple[int, int] | None) -> Dataset:
     """One Dataset of samples that nobody owns yet; `where` names them in error messages."""
-    dataset = combine({where: pair}, None, name=name, size=None)
+    dataset = combine({where: pair}, None, name=name, size=size)
     defaults = replace(dataset.defaults, clients=POOLED_CLIENTS)
     return replace(dataset, owner=None, client_names=(), defaults=defaults)
 

@@ -12,13 +12,19 @@ import numpy.typing as npt
 
 from fedmap.data.dataset import LARGEST, Dataset
 from fedmap.data.files.regular import require_regular
-from fedmap.data.own.arrays import Pair, combine, grouped, natural, pooled
-from fedmap.data.own.client_files import combine_files, list_files
+from fedmap.data.own.tables import (
+    Chosen,
+    combine_tables,
+    feature_columns,
+    no_column,
+    no_numbers,
+    samples,
+    table_files,
+)
 from fedmap.data.registry import register_format
 from fedmap.errors import FedmapError
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}  # in lower case
-MOST_VALUES = 1000  # of one column of categories
 SEPARATORS = ",;\t"
 Column = tuple[str, ...]
 
@@ -30,12 +36,15 @@ class Table(NamedTuple):
     columns: dict[str, Column]
     rows: list[int]  # the number of each row in the file
 
+    @property
+    def names(self) -> Column:
+        """The columns in their order."""
+        return tuple(self.columns)
+
     def column(self, name: str) -> Column:
         """A column by name, with a value in every row."""
         if name not in self.columns:
-            raise FedmapError(
-                f"{self.path}: there is no column {name!r}; there are: {', '.join(self.columns)}"
-            )
+            raise no_column(self.path, name, self.names)
         cells = tuple(cell.strip() for cell in self.columns[name])
         for row, cell in zip(self.rows, cells, strict=True):
             if cell.lower() in MISSING:
@@ -55,10 +64,7 @@ class Table(NamedTuple):
         row, cell = next(
             (r, c) for r, c in zip(self.rows, cells, strict=True) if as_numbers((c,)) is None
         )
-        raise FedmapError(
-            f"{self.path}: column {name} is no column of numbers, such as {cell!r} in row {row}; "
-            f"remove it, or make features of its values with categories ({name})"
-        )
+        raise no_numbers(self.path, name, f"no column of numbers, such as {cell!r} in row {row}")
 
     def _refuse_too_large(self, name: str, values: npt.NDArray[np.float64]) -> None:
         wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
@@ -86,25 +92,13 @@ def read_csv(
 
     All columns but these two are features: numbers, or for a column of `categories` one feature for
     each of its values, which is 1 where the row has it."""
-    files = [path] if path.is_file() else list_files(path, ".csv")
-    if client_column is not None and not path.is_file():
-        raise FedmapError(
-            f"{path}: client_column is for one file of all clients; in a folder each file is a "
-            "client"
-        )
-    tables = [read_table(file) for file in files]
-    names = feature_columns(tables, {label_column, client_column}, categories)
-    features, x = samples(tables, names, categories)
-    y = labels(tables, label_column)
-    pairs: dict[Path, Pair] = {file: (x[number], y[number]) for number, file in enumerate(files)}
-    if not path.is_file():
-        dataset = combine_files(path, pairs, "csv", None)
-    elif client_column is None:
-        dataset = pooled(str(path), pairs[path], name=f"csv:{path.name}")
-    else:
-        clients = grouped(pairs[path], tables[0].column(client_column))
-        dataset = combine(clients, None, name=f"csv:{path.name}", size=None)
-    return replace(dataset, features=features)
+    chosen = Chosen(label_column, client_column, categories)
+    tables = [read_table(file) for file in table_files(path, ".csv", chosen)]
+    for table in tables:
+        chosen.require(table.path, table.names)
+    features, x = samples(tables, feature_columns(tables, chosen), categories)
+    pairs = list(zip(x, labels(tables, label_column), strict=True))
+    return replace(combine_tables(path, "csv", tables, pairs, chosen), features=features)
 
 
 def read_table(path: Path) -> Table:
@@ -133,50 +127,6 @@ def read_table(path: Path) -> Table:
             )
     columns = dict(zip(header, zip(*(row for _, row in lines[1:]), strict=True), strict=True))
     return Table(path, columns, [number for number, _ in lines[1:]])
-
-
-def feature_columns(
-    tables: list[Table], others: set[str | None], categories: Sequence[str]
-) -> list[str]:
-    """The columns of features, which all files must have, in the order of the first file."""
-    first = tables[0]
-    for table in tables:
-        if table.columns.keys() != first.columns.keys():
-            raise FedmapError(
-                f"{table.path}: columns {', '.join(table.columns)} but {first.path} has "
-                f"{', '.join(first.columns)}; all clients need the same"
-            )
-    for name in (*(other for other in others if other is not None), *categories):
-        first.column(name)
-    names = [name for name in first.columns if name not in others]
-    if not names:
-        raise FedmapError(f"{first.path}: there is no column of features")
-    return names
-
-
-def samples(
-    tables: list[Table], names: list[str], categories: Sequence[str]
-) -> tuple[tuple[str, ...], list[npt.NDArray[np.float64]]]:
-    """The names of the features, and each table's features (n, d)."""
-    features: list[str] = []
-    columns: list[list[Any]] = [[] for _ in tables]
-    for name in names:
-        if name not in categories:
-            features.append(name)
-            for table, own in zip(tables, columns, strict=True):
-                own.append(table.numbers(name))
-            continue
-        cells = [np.array(table.column(name)) for table in tables]
-        values = sorted({value for column in cells for value in column.tolist()}, key=natural)
-        if len(values) > MOST_VALUES:
-            raise FedmapError(
-                f"{tables[0].path}: column {name} has {len(values)} different values; at most "
-                f"{MOST_VALUES} can become features"
-            )
-        features += [f"{name}={value}" for value in values]
-        for column, own in zip(cells, columns, strict=True):
-            own += [column == value for value in values]
-    return tuple(features), [np.stack(own, 1).astype(np.float64) for own in columns]
 
 
 def labels(tables: list[Table], name: str) -> list[Any]:

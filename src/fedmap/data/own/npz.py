@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fedmap.data.dataset import Dataset
 from fedmap.data.own.arrays import Pair
 from fedmap.data.own.client_files import combine_files, list_files
-from fedmap.data.registry import register_format
+from fedmap.data.registry import register_format, spoken
 from fedmap.errors import FedmapError
 
 CAP = 1 << 31  # bytes that one file may unpack to
@@ -26,13 +26,14 @@ def read_npz(
     """Read a folder of .npz files. Nothing that numpy would have to unpickle is read."""
     pairs: dict[Path, Pair] = {}
     for file in list_files(path, ".npz"):
-        x, y = read_arrays(file, "x", label_column)
+        more = f"; {spoken('label_column')} chooses that of the labels"
+        x, y = read_arrays(file, "x", label_column, more=more)
         pairs[file] = x, y
     return combine_files(path, pairs, "npz", size)
 
 
-def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
-    """Some arrays of one file, each of which must be there."""
+def read_arrays(path: Path, *names: str, more: str = "") -> list[npt.NDArray[Any]]:
+    """Some arrays of one file, each of which must be there; `more` is said where one is not."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(info.file_size for info in archive.infolist())
@@ -43,7 +44,7 @@ def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
             if missing:
                 raise FedmapError(
                     f"{path}: has no array {' and '.join(sorted(missing))}; "
-                    f"there are: {', '.join(content.files) or 'none'}"
+                    f"there are: {', '.join(content.files) or 'none'}{more}"
                 )
             return [content[name] for name in names]
     except FedmapError:

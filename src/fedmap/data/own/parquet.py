@@ -1,33 +1,97 @@
-"""One .parquet file for each client, with the label in column `y`; test.parquet, if there is one,
-is the shared test set."""
+"""Tables as .parquet files: one file for each client (test.parquet is the shared test set), or one
+file of all rows, in which a column may name the client."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedmap.data.dataset import Dataset
-from fedmap.data.own.arrays import Pair
-from fedmap.data.own.client_files import combine_files, list_files
-from fedmap.data.registry import register_format
+from fedmap.data.files.regular import require_regular
+from fedmap.data.own.tables import (
+    Chosen,
+    combine_tables,
+    feature_columns,
+    no_numbers,
+    samples,
+    table_files,
+)
+from fedmap.data.registry import register_format, spoken
 from fedmap.errors import FedmapError
 
 CAP = 1 << 31  # bytes that one file may unpack to
+LISTS = "x"  # a column of this name has all features of a row
+
+
+class Table(NamedTuple):
+    """The columns of one file that are needed."""
+
+    path: Path
+    columns: Any  # pyarrow.Table
+
+    @property
+    def names(self) -> list[str]:
+        """The columns in their order."""
+        return list(self.columns.column_names)
+
+    def values(self, name: str) -> list[Any]:
+        """A column with a value in every row."""
+        if self.columns.column(name).null_count:
+            raise missing(self.path, name)
+        with readable(self.path):
+            return list(self.columns.column(name).to_pylist())
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """The same as text."""
+        return tuple(map(str, self.values(name)))
+
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        """A column of numbers, which may be lists in column x."""
+        with readable(self.path):
+            return np.asarray(_numbers(self.columns.column(name).combine_chunks(), name, self.path))
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """A damaged file can raise anything; it becomes one sentence."""
+    try:
+        yield
+    except FedmapError:
+        raise
+    except Exception as error:
+        raise FedmapError(
+            f"{path}: not a parquet file that can be read ({type(error).__name__}: {error})"
+        ) from error
+
+
+def missing(path: Path, name: str) -> FedmapError:
+    """The sentence for a column with gaps."""
+    return FedmapError(f"{path}: column {name} has missing values; fill them or drop the rows")
 
 
 @register_format(
     "parquet",
-    "one .parquet file for each client, with label y and features x or all other columns "
-    "(needs fedmap[parquet])",
+    "one .parquet file for each client, or one file for all: a column of labels, features x or all "
+    "other columns (needs fedmap[parquet])",
 )
 def read_parquet(
-    path: Path, *, size: tuple[int, int] | None = None, label_column: str = "y"
+    path: Path,
+    *,
+    size: tuple[int, int] | None = None,
+    label_column: str = "y",
+    client_column: str | None = None,
+    categories: Sequence[str] = (),
 ) -> Dataset:
-    """Read a folder of .parquet files.
+    """Read a folder of .parquet files, or one file, whose rows belong to the clients that
+    `client_column` names, or to nobody yet.
 
-    Features are the lists in column `x`, or, without it, all other columns in their order.
+    Features are the lists in column `x`, or, without it, all other columns: numbers, or for a
+    column of `categories` one feature for each of its values, which is 1 where the row has it.
     """
     try:
         reader = import_module("pyarrow.parquet")
@@ -35,47 +99,44 @@ def read_parquet(
         raise FedmapError(
             "parquet files need pyarrow; install it with `pip install 'fedmap[parquet]'`"
         ) from error
-    columns: dict[Path, list[str]] = {}
-    pairs: dict[Path, Pair] = {}
-    for file in list_files(path, ".parquet"):
-        pairs[file], columns[file] = _read(reader, file, label_column)
-    first, expected = next(iter(columns.items()))
-    for file, found in columns.items():
-        if found != expected:
-            raise FedmapError(
-                f"{file}: columns {', '.join(found)} but {first} has {', '.join(expected)}; "
-                "all clients need the same"
-            )
-    dataset = combine_files(path, pairs, "parquet", size)
-    return replace(dataset, features=() if expected == ["x"] else tuple(expected))
+    chosen = Chosen(label_column, client_column, categories)
+    tables = [_read(reader, file, chosen) for file in table_files(path, ".parquet", chosen)]
+    names = feature_columns(tables, chosen)
+    features: tuple[str, ...] = ()
+    if names == [LISTS]:
+        x = [table.numbers(LISTS) for table in tables]
+    else:
+        features, x = samples(tables, names, categories)
+    pairs = [(own, np.array(t.values(label_column))) for own, t in zip(x, tables, strict=True)]
+    dataset = combine_tables(path, "parquet", tables, pairs, chosen, size)
+    return replace(dataset, features=features)
 
 
-def _read(reader: Any, path: Path, label: str) -> tuple[Pair, list[str]]:
-    """Samples and labels of a file, and the names of its features."""
-    try:
-        with reader.ParquetFile(path) as file:
-            unpacked = _unpacked_bytes(file)
-            if unpacked > CAP:
-                raise FedmapError(
-                    f"{path}: unpacks to {unpacked:,} bytes; at most {CAP:,} are allowed"
-                )
-            names = list(file.schema_arrow.names)
-            if label not in names or len(names) < 2 or len(set(names)) < len(names):
-                raise FedmapError(
-                    f"{path}: columns {', '.join(names) or 'none'}; "
-                    f"a label {label} and features x (or more columns) are needed"
-                )
-            features = ["x"] if "x" in names else [name for name in names if name != label]
-            if not file.metadata.num_rows:
-                raise FedmapError(f"{path}: there is no sample")
-            table = file.read(columns=[*features, label], use_threads=False)
-        return (_features(table, features, path), _labels(table, label, path)), features
-    except FedmapError:
-        raise
-    except Exception as error:  # a damaged file can raise anything
+def _read(reader: Any, path: Path, chosen: Chosen) -> Table:
+    """The columns of a file that are needed."""
+    require_regular(path)
+    with readable(path), reader.ParquetFile(path) as file:
+        unpacked = _unpacked_bytes(file)
+        if unpacked > CAP:
+            raise FedmapError(f"{path}: unpacks to {unpacked:,} bytes; at most {CAP:,} are allowed")
+        names = _needed(path, list(file.schema_arrow.names), chosen)
+        if not file.metadata.num_rows:
+            raise FedmapError(f"{path}: there is no sample")
+        return Table(path, file.read(columns=names, use_threads=False))
+
+
+def _needed(path: Path, names: list[str], chosen: Chosen) -> list[str]:
+    """All columns, or beside a column x only those that are no features."""
+    if len(set(names)) < len(names):
+        raise FedmapError(f"{path}: columns {', '.join(names)}; each needs a different name")
+    chosen.require(path, names)
+    if LISTS not in names or LISTS in chosen[:2]:
+        return names
+    if chosen.categories:
         raise FedmapError(
-            f"{path}: not a parquet file that can be read ({type(error).__name__}: {error})"
-        ) from error
+            f"{path}: column {LISTS} has all features, so {spoken('categories')} can name none"
+        )
+    return [name for name in names if name in (LISTS, *chosen[:2])]
 
 
 def _unpacked_bytes(file: Any) -> int:
@@ -92,18 +153,10 @@ def _unpacked_bytes(file: Any) -> int:
     return int(max(8 * values, sum(group.total_byte_size for group in groups)))
 
 
-def _features(table: Any, features: list[str], path: Path) -> Any:
-    """Vectors (n, d), or whatever shape the lists in column x have."""
-    columns = [_numbers(table.column(name).combine_chunks(), name, path) for name in features]
-    if features == ["x"]:
-        return columns[0]
-    return np.stack([column.astype(np.float64) for column in columns], 1)
-
-
 def _numbers(array: Any, name: str, path: Path) -> Any:
-    """A column of numbers, or of lists of numbers that all have the same length."""
+    """A column of numbers; in column x also lists of numbers that all have the same length."""
     compute, types = import_module("pyarrow.compute"), import_module("pyarrow.types")
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list) if name == LISTS else ()
     numbers = (types.is_integer, types.is_floating, types.is_boolean)
     shape = [len(array)]
     while not array.null_count and any(is_list(array.type) for is_list in lists):
@@ -116,13 +169,10 @@ def _numbers(array: Any, name: str, path: Path) -> Any:
         shape.append(int(lengths[0]))
         array = array.flatten()
     if array.null_count:
-        raise FedmapError(f"{path}: column {name} has missing values; fill them or drop the rows")
+        raise missing(path, name)
     if not any(is_number(array.type) for is_number in numbers):
-        raise FedmapError(f"{path}: column {name} is {array.type}; features must be numbers")
+        what = f"{array.type}, and features are numbers"
+        if name == LISTS:
+            raise FedmapError(f"{path}: column {name} is {what}")
+        raise no_numbers(path, name, what)
     return array.to_numpy(zero_copy_only=False).reshape(shape)
-
-
-def _labels(table: Any, name: str, path: Path) -> Any:
-    if table.column(name).null_count:
-        raise FedmapError(f"{path}: column {name} has missing labels; drop these rows")
-    return np.array(table.column(name).to_pylist())

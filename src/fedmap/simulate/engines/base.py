@@ -71,8 +71,27 @@ def refuse_timeout(setup: Setup, engine: str) -> None:
     if setup.settings.client_timeout is not None:
         raise FedmapError(
             f"client_timeout is {setup.settings.client_timeout:g}, but the engine {engine} cannot "
-            "watch a client's time; the engine fork can, which has worker processes of its own"
+            "watch a client's time; the engines fork and spawn can, which have worker processes of "
+            "their own"
         )
+
+
+def between_looks(setup: Setup) -> float | None:
+    """Seconds after which to look again at how long a client takes; None without a limit."""
+    limit = setup.settings.client_timeout
+    return None if limit is None else min(limit / 4, 1.0)
+
+
+def refuse_late(setup: Setup, task: TaskName, round: int, key: int, since: float) -> None:
+    """End the run where a client has been at work for longer than it may."""
+    limit = setup.settings.client_timeout
+    if limit is not None and time.monotonic() - since > limit:
+        raise failure(task, round, key, late(limit))
+
+
+def late(limit: float) -> str:
+    """The reason where a client does not come back."""
+    return f"nothing came back within {limit:g} s (client_timeout)"
 
 
 def ending(process: BaseProcess) -> str:

@@ -106,7 +106,7 @@ class ForkEngine:
         except (EOFError, ConnectionResetError):
             raise self._died(worker, task, round) from None
         if kind != "done":
-            raise from_words(kind, answer, task, round, self._key(worker))
+            raise from_words(self._setup, kind, answer, task, round, self._key(worker))
         return [self._read(worker, *one) for one in answer]
 
     def _read(
@@ -138,7 +138,7 @@ class ForkEngine:
         how, key = ending(self._processes[worker]), self._key(worker)
         if key == NO_KEY:
             return FedmapError(f"a worker process {how} between two tasks")
-        return failure(task, round, key, f"its worker process {how}")
+        return failure(self._setup, task, round, key, f"its worker process {how}")
 
     def close(self) -> None:
         """End the workers: they hold nothing that needs saving."""

@@ -112,7 +112,7 @@ class SpawnEngine:
         """What came of a task. The state that the client leaves goes into the store."""
         kind, answer = self._answer(worker, task, round, key)
         if kind != "done":
-            raise from_words(kind, answer, task, round, key)
+            raise from_words(self._setup, kind, answer, task, round, key)
         reply: Reply = unpack(answer)
         if task == "train":
             self._store.put(key, round, reply.state)
@@ -131,7 +131,8 @@ class SpawnEngine:
         except (EOFError, ConnectionResetError):
             how = ending(self._processes[worker])
             if task is not None:
-                raise failure(task, round, key, f"its worker process {how}") from None
+                reason = f"its worker process {how}"
+                raise failure(self._setup, task, round, key, reason) from None
             self.close()
             raise FedmapError(f"a worker process {how} before it could begin; {GUARD}") from None
         return kind, answer

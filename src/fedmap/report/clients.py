@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from fedmap.methods import find_method
 from fedmap.report.table import Table, percent
 from fedmap.simulate.result import Result
 
@@ -102,5 +101,5 @@ def sentences(results: dict[str, list[Result]]) -> list[str]:
         f"{label} has all samples in one place, which breaks the federation's rule: it is there to "
         "compare with"
         for label, runs in results.items()
-        if any(find_method(run.settings.method).pooled for run in runs)
+        if any(run.settings.method_class.pooled for run in runs)
     ]

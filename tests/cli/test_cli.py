@@ -119,6 +119,7 @@ def test_a_run_that_diverges_does_not_end_a_comparison(fedmap: Fedmap) -> None:
         ("run broken.toml", "broken.toml is not a TOML file"),
         ("resume nowhere", "nowhere is not a run folder: it has no run.toml"),
         ("compare --seeds a", "--seeds 'a' is not a list of whole numbers"),
+        ("compare --seeds 0-99999999999", "--seeds '0-99999999999' are too many; at most 10000"),
         ("compare --methods ,", "--methods is empty"),
         ("compare --methods map,mapp", "there is no method 'mapp'; did you mean 'map'?"),
         ("sweep -g alpha", "-g 'alpha' is not of the form NAME=VALUE"),

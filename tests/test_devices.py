@@ -7,6 +7,7 @@ import torch
 
 import fedmap
 from fedmap import devices
+from fedmap.cli import main
 from fedmap.cli.parsing import cores, default_workers
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
@@ -90,6 +91,23 @@ def test_by_default_there_is_a_worker_for_each_core_or_for_each_gpu() -> None:
     assert default_workers(None) == default_workers("cpu") == cores()
     assert default_workers("cuda") == default_workers("auto") == 2
     assert default_workers("cuda:1") == 1
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("options", "workers"),
+    [("--device cuda", 2), ("--device cuda:1", 1), ("gpu.toml", 2), ("gpu.toml --workers 3", 3)],
+)
+def test_a_run_has_a_worker_for_each_gpu(
+    options: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Settings] = []
+    monkeypatch.setattr("fedmap.cli.train.one_run", lambda settings, *more: found.append(settings))
+    monkeypatch.setattr("fedmap.cli.parsing.cores", lambda: 8)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpu.toml").write_text('device = "cuda"')
+    main.app(["run", *options.split()], standalone_mode=False)
+    assert found[0].workers == workers
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -131,7 +131,7 @@ class Client:
         while True:  # a new order each epoch; the last, short batch is kept
             order = torch.from_numpy(rng.permutation(len(y))).to(y.device)
             # A batch at a time: it is still in the cache when the net reads it.
-            for index in torch.split(order, self.training.batch):
+            for index in torch.split(order, min(self.training.batch, len(y))):
                 samples = x.index_select(0, index)  # many times faster than x[index]
                 if self._data.augment:
                     samples = augment(samples, rng, self._data.black)

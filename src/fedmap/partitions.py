@@ -197,11 +197,7 @@ def divide(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
     """Owners such that each class's samples are divided in proportion to its column of `wish`
     (clients x classes)."""
     if len(given.labels) < 2 * given.clients:
-        raise FedmapError(
-            f"{len(given.labels)} training samples cannot give {given.clients} clients two each "
-            "(one to train on, one to test on); "
-            f"at most {len(given.labels) // 2} clients are possible"
-        )
+        raise too_many(given)
     # A class that nobody wishes for goes to one client: together the clients hold every class.
     for unwished in np.flatnonzero(wish.sum(0) == 0):
         wish[rng.integers(given.clients), unwished] = 1
@@ -214,6 +210,15 @@ def divide(given: Labels, wish: Floats, rng: np.random.Generator) -> Ints:
     for c, samples in enumerate(by_class):
         owner[rng.permutation(samples)] = np.repeat(np.arange(given.clients), counts[:, c])
     return owner
+
+
+def too_many(given: Labels) -> FedmapError:
+    """The sentence for more clients than the samples are enough for."""
+    return FedmapError(
+        f"{len(given.labels)} training samples cannot give {given.clients} clients two each "
+        "(one to train on, one to test on); "
+        f"at most {len(given.labels) // 2} clients are possible"
+    )
 
 
 def proportional(wish: Floats, total: int) -> Ints:
@@ -253,6 +258,8 @@ def draw_owners(
     """Draw with the partition of this name: for each sample the client that holds it."""
     if given.clients < 1:
         raise FedmapError(f"clients is {given.clients}; at least 1 is needed")
+    if given.owner is None and given.clients > len(given.labels):  # before memory is asked for them
+        raise too_many(given)
     owner = find_partition(name).draw(given, params, rng)
     clients = np.arange(given.clients)
     if owner.shape != given.labels.shape or not np.array_equal(np.unique(owner), clients):

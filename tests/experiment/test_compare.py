@@ -11,6 +11,7 @@ import pytest
 import fedmap
 from fedmap.errors import FedmapError
 from fedmap.experiment.progress import Progress
+from fedmap.methods.central import Central
 from fedmap.simulate.settings import Settings
 
 SMALL: dict[str, Any] = {
@@ -195,6 +196,14 @@ def test_it_is_said_that_central_breaks_the_rule(with_local: fedmap.Comparison) 
     assert with_local.sentences()[-1].startswith(
         "central has all samples in one place, which breaks"
     )
+
+
+def test_a_class_given_in_python_is_spoken_of_like_any_other(tmp_path: Path) -> None:
+    class Mine(Central):
+        """Mine."""
+
+    found = fedmap.compare([Mine, "local"], out=tmp_path, **SMALL)
+    assert found.sentences()[-1].startswith("Mine has all samples in one place")
 
 
 def test_the_tables_are_written_beside_the_runs(with_local: fedmap.Comparison) -> None:

@@ -211,6 +211,18 @@ def test_a_linear_layer_over_a_sequence_is_refused() -> None:
         adapt(nn.Linear(8, 3), (1, 8, 8), 3)
 
 
+def test_a_module_that_asks_for_a_device_that_is_not_there_gets_one_sentence(
+    register: Callable[..., None],
+) -> None:
+    class Elsewhere(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            raise AssertionError("Torch not compiled with CUDA enabled")
+
+    register(lambda shape, classes: Elsewhere(6, classes))
+    with pytest.raises(FedmapError, match=r"net mine fails on samples of shape \(6,\): Assertion"):
+        build("mine", (6,), 3, seed=0)
+
+
 def test_samples_that_a_module_does_not_take_get_one_sentence(
     register: Callable[..., None],
 ) -> None:

@@ -106,6 +106,31 @@ def test_a_failure_of_a_personal_model_names_no_round_that_never_was(
         library.run("odd", federation, workers=workers, **SMALL)
 
 
+def test_a_failure_of_the_one_model_of_all_names_its_round(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where samples are pooled, clients are asked for their personal models in every round."""
+    from fedmap.methods.central import Central
+
+    def fail(*given: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Central, "kept_personal", fail)
+    with pytest.raises(library.FedmapError, match=r"client \d failed in round 1:"):
+        library.run("central", federation, **SMALL)
+
+
+def test_a_failure_of_the_global_model_at_a_client_names_no_round_that_never_was(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("fedmap.simulate.tasks.own", fail)
+    with pytest.raises(library.FedmapError, match=r"client 0 failed after the last round:"):
+        library.run("odd", federation, **SMALL)
+
+
 def test_a_folder_that_was_removed_is_not_said_to_keep_rounds(
     federation: Federation, tmp_path: Path
 ) -> None:

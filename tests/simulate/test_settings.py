@@ -129,3 +129,15 @@ def test_a_loss_that_is_not_finite_points_to_large_features() -> None:
     with pytest.raises(DivergenceError, match=r"its features reach .*, so scale them"):
         fedmap.run("fedavg", raw, rounds=3)
     assert fedmap.run("fedavg", fedmap.Federation.from_arrays(pairs), rounds=1).rounds
+
+
+NAMES = {"map": "83a89bae", "fedavg": "15cd9d96", "fedrs": "e52739bd"}  # the ends of the names
+
+
+def test_settings_and_parameters_that_came_later_are_no_part_of_a_plain_runs_name() -> None:
+    """The names as version 0.1.0 gave them, so that its runs are found again."""
+    plain: dict[str, Any] = {"net": "lenet", "clients": 20, "rounds": 7}
+    names = {method: Settings.of(plain | {"method": method}).name for method in NAMES}
+    assert {method: name[-8:] for method, name in names.items()} == NAMES
+    given = plain | {"method": "fedrs", "params": {"factors": True}}
+    assert Settings.of(given).name != names["fedrs"]

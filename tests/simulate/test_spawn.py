@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ class Failing(FedAvg):
         if client.number == 2:
             if os.environ["FAIL"] == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if os.environ["FAIL"] == "hang":
+                time.sleep(60)
             raise ZeroDivisionError("deep inside")
         return super().local_round(client, down, state)
 
@@ -61,6 +64,10 @@ class Failing(FedAvg):
             "die",
             r"client 2 failed in round 1:\nits worker process was ended by signal 9 \(SIGKILL\)",
         ),
+        (
+            "hang",
+            r"client 2 failed in round 1:\nnothing came back within 1 s \(client_timeout\)",
+        ),
     ],
 )
 @pytest.mark.usefixtures("_quick")
@@ -71,7 +78,7 @@ def test_a_client_that_fails_ends_the_run_and_says_how(
     monkeypatch.setenv("FAIL", how)
     everybody = SMALL | {"fraction": 1, "net": "tiny"}
     with pytest.raises(fedmap.FedmapError, match=sentence):
-        fedmap.run("failing", federation, engine="spawn", workers=2, **everybody)
+        fedmap.run("failing", federation, engine="spawn", workers=2, client_timeout=1, **everybody)
     assert multiprocessing.active_children() == []
 
 

@@ -81,13 +81,12 @@ def run(
     for name in settings.keys() & KINDS:
         settings[name] = full_data_name(settings[name])
     base = described(file) if file else {}
-    device = settings.get("device", base.get("device"))
-    base = {"workers": default_workers(device)} | base
     # another method has other parameters
     same = settings.get("method") in (None, base.get("method"))
     params = (base.get("params", {}) if same else {}) | settings.get("params", {})
     merged = read_toml(file, settings, trust) if file else settings
-    chosen = Settings.of({"workers": cores()} | merged | {"params": params})
+    workers = default_workers(merged.get("device"))
+    chosen = Settings.of({"workers": workers} | merged | {"params": params})
     kept = kept_of(file, base, settings) if file else {}
     one_run(chosen, out, False, quiet, as_json, kept, dry_run)
 
@@ -363,6 +362,10 @@ def main() -> None:
             app()
     except FedmapError as wrong:
         say(f"fedmap: {wrong}")
+        sys.exit(1)
+    except OSError as wrong:  # a name that is too long, a folder that may not be read
+        what = f"{wrong.filename}: " if wrong.filename else ""
+        say(f"fedmap: {what}{wrong.strerror or wrong}")
         sys.exit(1)
     except Stopped as stopped:
         say("fedmap: stopped")

@@ -8,6 +8,8 @@ from typing import Any
 
 from fedmap.errors import FedmapError
 
+MOST_SEEDS = 10_000  # of one range
+
 
 def pair(text: str, flag: str) -> tuple[str, str]:
     """The two sides of NAME=VALUE."""
@@ -53,7 +55,10 @@ def seed_list(text: str) -> list[int]:
             raise FedmapError(
                 f"--seeds {text!r} is not a list of whole numbers such as 0,1,2 or 0-2"
             )
-        seeds += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+        some = range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+        if some[-1] - some[0] >= MOST_SEEDS:
+            raise FedmapError(f"--seeds {text!r} are too many; at most {MOST_SEEDS} are allowed")
+        seeds += some
     return list(dict.fromkeys(seeds))
 
 

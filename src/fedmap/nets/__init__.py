@@ -3,6 +3,7 @@ classifier is one class's proxy."""
 
 import torch
 
+from fedmap import own_code
 from fedmap.errors import FedmapError
 from fedmap.nets.adapt import adapt
 from fedmap.nets.base import Net, draw_linear, seeded
@@ -56,6 +57,10 @@ def build(
     except (ValueError, RuntimeError) as wrong:
         raise FedmapError(
             f"net {label(net)} cannot take samples of shape {shape}: {wrong}"
+        ) from wrong
+    except AssertionError as wrong:  # torch's, where a net asks for a device that is not there
+        raise own_code.failed(
+            f"net {label(net)} fails on samples of shape {shape}", wrong
         ) from wrong
 
 

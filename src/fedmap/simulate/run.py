@@ -142,7 +142,7 @@ class Run:
                 self._carry_out(folder, on_round)
             except OSError as wrong:
                 raise FedmapError(
-                    f"cannot write {wrong.filename or folder.path}: {wrong.strerror}; "
+                    f"cannot write {wrong.filename or folder.path}: {wrong.strerror or wrong}; "
                     f"{folder.what_is_kept()}"
                 ) from wrong
         return self._result(folder)

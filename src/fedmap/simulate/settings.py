@@ -42,6 +42,7 @@ NO_NUMBERS = {"workers", "engine", "ray_address", "data_dir", "keep_states", "cl
 # settings that came later: at their defaults they are no part of a run's name, so that older runs
 # are found again
 LATER = {"aggregate", "assumed_attackers", "dp_delta", "attack", "attackers"}
+LATER_PARAMS = {"fedrs": {"factors": False}}  # the same of parameters, each with its default
 # the tables of run.toml that are no settings
 ADDED = {"code", "federation", "versions", "processor"}
 
@@ -258,6 +259,9 @@ class Settings(Training):
         fields = type(self).model_fields
         unchanged = {name for name in LATER if getattr(self, name) == fields[name].default}
         known = self.model_dump(exclude=NO_NUMBERS | unchanged, exclude_none=True)
+        for param, default in LATER_PARAMS.get(self.method, {}).items():
+            if known["params"].get(param) == default:
+                del known["params"][param]
         what = json.dumps(known, sort_keys=True)
         digest = hashlib.sha256(what.encode()).hexdigest()[:8]
         kind, colon, path = self.data.partition(":")

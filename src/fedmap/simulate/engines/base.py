@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
+from fedmap.client import in_round
 from fedmap.errors import DivergenceError, FedmapError
 from fedmap.registry import Registry
 from fedmap.signals import ENDING
@@ -54,16 +55,16 @@ def longest_first(setup: Setup, task: TaskName, keys: Sequence[int]) -> list[int
     return sorted(keys, key=lambda key: -samples[key])
 
 
-def failure(task: TaskName, round: int, key: int, reason: str) -> FedmapError:
+def failure(setup: Setup, task: TaskName, round: int, key: int, reason: str) -> FedmapError:
     """The sentence for a task that did not come to its end."""
     what = f"part {key} of the global test set" if task == "evaluate" else f"client {key}"
-    when = "after the last round" if task == "personal" else f"in round {round}"
+    when = in_round(round, setup.settings)
     return FedmapError(f"{what} failed {when}:\n{reason.rstrip()}")
 
 
-def failed(task: TaskName, round: int, key: int) -> FedmapError:
+def failed(setup: Setup, task: TaskName, round: int, key: int) -> FedmapError:
     """The same, with the traceback of what is being handled."""
-    return failure(task, round, key, traceback.format_exc())
+    return failure(setup, task, round, key, traceback.format_exc())
 
 
 def refuse_timeout(setup: Setup, engine: str) -> None:
@@ -71,8 +72,27 @@ def refuse_timeout(setup: Setup, engine: str) -> None:
     if setup.settings.client_timeout is not None:
         raise FedmapError(
             f"client_timeout is {setup.settings.client_timeout:g}, but the engine {engine} cannot "
-            "watch a client's time; the engine fork can, which has worker processes of its own"
+            "watch a client's time; the engines fork and spawn can, which have worker processes of "
+            "their own"
         )
+
+
+def between_looks(setup: Setup) -> float | None:
+    """Seconds after which to look again at how long a client takes; None without a limit."""
+    limit = setup.settings.client_timeout
+    return None if limit is None else min(limit / 4, 1.0)
+
+
+def refuse_late(setup: Setup, task: TaskName, round: int, key: int, since: float) -> None:
+    """End the run where a client has been at work for longer than it may."""
+    limit = setup.settings.client_timeout
+    if limit is not None and time.monotonic() - since > limit:
+        raise failure(setup, task, round, key, late(limit))
+
+
+def late(limit: float) -> str:
+    """The reason where a client does not come back."""
+    return f"nothing came back within {limit:g} s (client_timeout)"
 
 
 def ending(process: BaseProcess) -> str:
@@ -104,8 +124,10 @@ def in_words(wrong: BaseException) -> tuple[str, str]:
     return "traceback", "".join(traceback.format_exception(wrong))
 
 
-def from_words(kind: str, text: str, task: TaskName, round: int, key: int) -> FedmapError:
+def from_words(
+    setup: Setup, kind: str, text: str, task: TaskName, round: int, key: int
+) -> FedmapError:
     """The error that `in_words` told of."""
     if kind == "traceback":
-        return failure(task, round, key, text)
+        return failure(setup, task, round, key, text)
     return DivergenceError(text) if kind == "diverged" else FedmapError(text)

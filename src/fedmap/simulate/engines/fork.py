@@ -17,13 +17,16 @@ from fedmap.errors import FedmapError
 from fedmap.signals import ENDING
 from fedmap.simulate.engines.base import (
     ENGINES,
+    between_looks,
     do_and_keep,
     end,
     ending,
     failure,
     from_words,
     in_words,
+    late,
     longest_first,
+    refuse_late,
 )
 from fedmap.simulate.memory import Memory
 from fedmap.simulate.store import StateStore
@@ -52,8 +55,7 @@ class ForkEngine:
         if setup.device.type != "cpu" or not hasattr(os, "fork") or fcntl is None:
             raise FedmapError("the engine fork is for the CPU on Linux or macOS; choose spawn")
         self._setup = setup
-        limit = setup.settings.client_timeout
-        self._patience = None if limit is None else min(limit / 4, 1.0)  # seconds between looks
+        self._patience = between_looks(setup)
         self._down, self._keys = Memory(), Memory()
         self._outboxes = [Memory() for _ in range(setup.settings.workers)]
         self._pipes: list[Connection] = []
@@ -104,7 +106,7 @@ class ForkEngine:
         except (EOFError, ConnectionResetError):
             raise self._died(worker, task, round) from None
         if kind != "done":
-            raise from_words(kind, answer, task, round, self._key(worker))
+            raise from_words(self._setup, kind, answer, task, round, self._key(worker))
         return [self._read(worker, *one) for one in answer]
 
     def _read(
@@ -126,18 +128,17 @@ class ForkEngine:
         key, limit = self._key(worker), self._setup.settings.client_timeout
         if before is None or before[0] != key:
             return key, time.monotonic()
-        if limit is not None and time.monotonic() - before[1] > limit:
-            late = f"nothing came back within {limit:g} s (client_timeout)"
-            if key == NO_KEY:
-                raise FedmapError(f"a worker process does not begin its work: {late}")
-            raise failure(task, round, key, late)
+        if key != NO_KEY:
+            refuse_late(self._setup, task, round, key, before[1])
+        elif limit is not None and time.monotonic() - before[1] > limit:
+            raise FedmapError(f"a worker process does not begin its work: {late(limit)}")
         return before
 
     def _died(self, worker: int, task: TaskName, round: int) -> FedmapError:
         how, key = ending(self._processes[worker]), self._key(worker)
         if key == NO_KEY:
             return FedmapError(f"a worker process {how} between two tasks")
-        return failure(task, round, key, f"its worker process {how}")
+        return failure(self._setup, task, round, key, f"its worker process {how}")
 
     def close(self) -> None:
         """End the workers: they hold nothing that needs saving."""

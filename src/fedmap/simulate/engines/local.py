@@ -32,7 +32,7 @@ class LocalEngine:
         except FedmapError:
             raise
         except (Exception, SystemExit) as wrong:
-            raise failed(task, round, key) from wrong
+            raise failed(self.setup, task, round, key) from wrong
 
     def close(self) -> None:
         """There is nothing to end."""

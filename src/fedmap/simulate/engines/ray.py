@@ -161,7 +161,7 @@ class RayEngine:
         for key, one in zip(keys, unpack(answer), strict=False):  # after an error there are no more
             if not isinstance(one, Reply):
                 kind, text = one
-                raise from_words(kind, text, task, round, key)
+                raise from_words(self._setup, kind, text, task, round, key)
             if task == "train":
                 self._store.put(key, round, one.state)
             replies[key] = one._replace(state={})

@@ -3,6 +3,7 @@ forked process cannot use: macOS, Windows, CUDA."""
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -18,17 +19,19 @@ from fedmap.own_code import code_files, take_files
 from fedmap.simulate.cluster import Packed, pack, unpack
 from fedmap.simulate.engines.base import (
     ENGINES,
+    between_looks,
     end,
     ending,
     failure,
     from_words,
     in_words,
     longest_first,
+    refuse_late,
 )
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.store import StateStore
-from fedmap.simulate.tasks import Reply, Setup, TaskName, do
+from fedmap.simulate.tasks import WITH_STATE, Reply, Setup, TaskName, do
 from fedmap.values import Values
 
 GUARD = (
@@ -80,31 +83,36 @@ class SpawnEngine:
         waiting = longest_first(self._setup, task, keys)
         sent = dict.fromkeys(range(len(self._pipes)), pack(down))  # once to each worker
         under_way: dict[int, int] = {}
+        since: dict[int, float] = {}  # when each worker was given its task
         replies: dict[int, Reply] = {}
         while len(replies) < len(keys):
             # One task at a time: a worker reads nothing while it writes an answer.
             for worker in sorted(set(range(len(self._pipes))) - under_way.keys())[: len(waiting)]:
                 key = waiting.pop(0)
-                state = {} if task == "evaluate" else self._store[key]
-                under_way[worker] = key
+                state = self._store[key] if task in WITH_STATE else {}
+                under_way[worker], since[worker] = key, time.monotonic()
                 self._send(worker, (task, round, key, sent.pop(worker, None), pack(state)))
             for worker in self._answered(under_way):
                 key = under_way[worker]
                 replies[key] = self._reply(worker, task, round, key)
                 del under_way[worker]
+            for worker, key in under_way.items():
+                refuse_late(self._setup, task, round, key, since[worker])
         return [replies[key] for key in keys]
 
     def _answered(self, workers: dict[int, int]) -> list[int]:
-        """Those that have answered, or ended, as soon as there is one."""
-        pipes, processes = self._pipes, self._processes
-        ready = wait([thing for w in workers for thing in (pipes[w], processes[w].sentinel)])
+        """Those that have answered, or ended, as soon as there is one; nobody where it is time to
+        look at how long they take."""
+        pipes, processes, patience = self._pipes, self._processes, between_looks(self._setup)
+        things = [thing for w in workers for thing in (pipes[w], processes[w].sentinel)]
+        ready = wait(things, patience)
         return [w for w in workers if pipes[w] in ready or processes[w].sentinel in ready]
 
     def _reply(self, worker: int, task: TaskName, round: int, key: int) -> Reply:
         """What came of a task. The state that the client leaves goes into the store."""
         kind, answer = self._answer(worker, task, round, key)
         if kind != "done":
-            raise from_words(kind, answer, task, round, key)
+            raise from_words(self._setup, kind, answer, task, round, key)
         reply: Reply = unpack(answer)
         if task == "train":
             self._store.put(key, round, reply.state)
@@ -123,7 +131,8 @@ class SpawnEngine:
         except (EOFError, ConnectionResetError):
             how = ending(self._processes[worker])
             if task is not None:
-                raise failure(task, round, key, f"its worker process {how}") from None
+                reason = f"its worker process {how}"
+                raise failure(self._setup, task, round, key, reason) from None
             self.close()
             raise FedmapError(f"a worker process {how} before it could begin; {GUARD}") from None
         return kind, answer

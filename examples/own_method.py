@@ -17,6 +17,8 @@ from fedmap.values import Values
 class Median(fedmap.Method[MethodParams]):
     """FedAvg whose server takes the median of each weight instead of the mean."""
 
+    not_averaged = "its server takes the median of single uploads"
+
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         models = torch.stack([upload.up["model"] for upload in uploads])
         return {"model": models.median(0).values}

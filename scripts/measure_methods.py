@@ -1,10 +1,11 @@
 """All methods side by side on fashion-mini: the table in docs/methods/README.md and the last
 section of every method's page.
 
-    python scripts/measure_methods.py OUT [--rounds 40] [--seeds 0 1 2] [--workers 2]
+    python scripts/measure_methods.py OUT [--rounds 40] [--seeds 0 1 2] [--workers 2] [--only NAME]
 
 20 clients with incomplete classes, LeNet, every method with its defaults. Finished runs are kept
-below OUT and not run again.
+below OUT and not run again. With --only, some methods beside FedAvg: their pages and their lines of
+the table. Seconds are compared within one go, so they have none.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from fedmap.simulate.result import STEADY
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- measured -->"
+BASELINES = ("local", "central")  # no methods, but there to compare with
 COLUMNS = {
     "global_accuracy": "global, last round",
     f"global_accuracy_last_{STEADY}": f"global, last {STEADY}",
@@ -43,23 +45,41 @@ def seconds_a_round(name: str, federation: fedmap.Federation, workers: int) -> f
     return median(seconds[1:])
 
 
-def write_pages(comparison: fedmap.Comparison, seconds: dict[str, float], command: str) -> None:
+def write_pages(
+    comparison: fedmap.Comparison, seconds: dict[str, float], only: list[str], command: str
+) -> None:
     """The table of all methods, and each method's page with FedAvg beside it."""
     found = {
-        row.method: row._replace(seconds=f"{seconds[row.method]:.2f}")
+        row.method: row._replace(seconds=f"{seconds[row.method]:.2f}" if seconds else "-")
         for row in rows(comparison.results, COLUMNS)
     }
-    linked = [
-        row._replace(method=f"[{METHODS[name].__name__}]({name}.md)") for name, row in found.items()
-    ]
+    written = only or list(found)
+    linked = [found[name]._replace(method=linked_name(name)) for name in written]
     every = as_table(linked, heads=COLUMNS.values()).markdown()
-    write_below_mark(DOCS / "methods/README.md", f"{every}\n{command}\n")
-    for name, runs in comparison.results.items():
-        both = {"fedavg": comparison.results["fedavg"], name: runs}
+    index = DOCS / "methods/README.md"
+    if only:
+        write_lines(index, every.splitlines()[2:])
+    else:
+        write_below_mark(index, f"{every}\n{command}\n")
+    for name in written:
+        both = {"fedavg": comparison.results["fedavg"], name: comparison.results[name]}
         picture = plots.curves(both, DOCS / f"images/methods/{name}.png", dpi=80)
         image = f"![Accuracy by round](../images/methods/{picture.name})"
         table = as_table([found[key] for key in both], heads=COLUMNS.values()).markdown()
         write_below_mark(DOCS / f"methods/{name}.md", f"{image}\n\n{table}\n{command}\n")
+
+
+def linked_name(name: str) -> str:
+    """A method as the table names it."""
+    return f"[{METHODS[name].__name__}]({name}.md)" + (" (baseline)" if name in BASELINES else "")
+
+
+def write_lines(index: Path, lines: list[str]) -> None:
+    """Put lines into the table of all methods, in the place of those of the same names or below."""
+    names = {line.split("|")[1] for line in lines}
+    kept = [x for x in index.read_text().splitlines() if [*x.split("|"), ""][1] not in names]
+    last = max(number for number, line in enumerate(kept) if line.startswith("| ["))
+    index.write_text("\n".join([*kept[: last + 1], *lines, *kept[last + 1 :]]) + "\n")
 
 
 def write_below_mark(page: Path, text: str) -> None:
@@ -76,9 +96,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="+", default=[], choices=sorted(set(METHODS) - {"fedavg"}))
     given = parser.parse_args()
+    all_but = sorted(set(METHODS) - {"fedavg", *BASELINES})
     comparison = fedmap.compare(
-        ["fedavg", *sorted(set(METHODS) - {"fedavg"})],
+        ["fedavg", *(given.only or [*all_but, *BASELINES])],
         seeds=given.seeds,
         out=given.out,
         on_progress=show,
@@ -88,19 +110,22 @@ def main() -> None:
         workers=given.workers,
     )
     federation = fedmap.partition(fedmap.load("fashion-mini"), 20, seed=given.seeds[0])
-    seconds = {
-        name: seconds_a_round(name, federation, given.workers) for name in comparison.results
-    }
+    timed = [] if given.only else comparison.results
+    seconds = {name: seconds_a_round(name, federation, given.workers) for name in timed}
+    write_pages(comparison, seconds, given.only, how_it_was_made(given))
+
+
+def how_it_was_made(given: argparse.Namespace) -> str:
+    """The words below each table."""
     seeds = " ".join(str(seed) for seed in given.seeds)
-    write_pages(
-        comparison,
-        seconds,
+    timed = f"; seconds a round with {given.workers} workers, median"
+    only = f" --only {' '.join(given.only)}" if given.only else ""
+    return (
         "The embedded part of Fashion-MNIST, 20 clients with incomplete classes, LeNet, "
         f"{given.rounds} rounds;\n"
-        f"mean ± standard deviation over seeds {seeds}; seconds a round with {given.workers} "
-        "workers, median. Made by\n"
+        f"mean ± standard deviation over seeds {seeds}{'' if only else timed}. Made by\n"
         f"`python scripts/measure_methods.py runs/methods --rounds {given.rounds} --seeds "
-        f"{seeds}`.",
+        f"{seeds}{only}`."
     )
 
 

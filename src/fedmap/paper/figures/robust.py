@@ -2,6 +2,8 @@
 paper."""
 
 from collections.abc import Sequence
+from itertools import product
+from math import prod
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, ClassVar, NamedTuple, get_args
@@ -26,8 +28,8 @@ SHARES = (0.0, 0.1, 0.3)
 PLACE = {"data": "fashion-mnist", "net": "lenet"}
 # All clients in every round, so that no round has more attackers than the share says.
 SMALL = {
-    "data": "fashion-mini", "samples": 1000, "clients": 10, "fraction": 1.0, "rounds": 15,
-    "epochs": 1, "batch": 32, "lr": 0.05,
+    "data": "fashion-mini", "samples": 2000, "clients": 10, "fraction": 1.0, "rounds": 20,
+    "epochs": 2, "batch": 16, "lr": 0.05,
 }  # fmt: skip
 SMOKE = SMALL | {"samples": 200, "clients": 6, "rounds": 2}
 
@@ -57,19 +59,16 @@ class Robust(Study):
     def cells(self, choice: Choice) -> list[Cell]:
         """All runs with their places."""
         smoke = choice.scale == "smoke"
+        rules, shares = (RULES[:2], SHARES[::2]) if smoke else (RULES, SHARES)
         given: dict[str, Any] = PLACE | cut(choice.scale, SMALL, SMOKE)
         found = []
-        for attack in choice.columns:
-            for method in choice.methods:
-                for rule in RULES[:2] if smoke else RULES:
-                    for share in SHARES[::2] if smoke else SHARES:
-                        harm = {"attack": attack, "attackers": share} if share else {}
-                        more = given | harm | {"method": method, "aggregate": rule}
-                        group = f"{rule}, {100 * share:.0f} %"
-                        found += [
-                            Cell(attack, share, FederatedRun(choice, attack, group, seed=s, **more))
-                            for s in choice.seeds
-                        ]
+        places = product(choice.seeds, choice.columns, choice.methods, rules, shares)
+        for seed, attack, method, rule, share in places:
+            harm = {"attack": attack, "attackers": share} if share else {}
+            how = {"method": method, "aggregate": rule, "seed": seed}
+            group = f"{rule}, {100 * share:.0f} %"
+            run = FederatedRun(choice, attack, group, **given | harm | how)
+            found.append(Cell(attack, share, run))
         return found
 
     def work(self, choice: Choice) -> list[FederatedRun]:
@@ -143,40 +142,59 @@ def table(caption: str, rows: list[Row]) -> Table:
 
 
 def notes(rows: list[Row]) -> list[str]:
-    """For each method and attack, what the most attackers do to the mean and to the best rule."""
-    sentences, most = [], max(names_of(rows, "share"))
-    for method in names_of(rows, "method"):
-        for attack in names_of(rows, "column"):
-            where = {"method": method, "column": attack}
-            by_rule = {
-                rule: mean(accuracies(rows, "global", rule=rule, share=most, **where))
-                for rule in names_of(rows, "rule")
-            }
-            clean = mean(accuracies(rows, "global", rule="mean", share=0, **where))
-            best = max(by_rule, key=lambda rule: by_rule[rule])
-            sentences.append(
-                f"{method}, {100 * most:.0f} % with {ATTACKS[attack]}: the mean's global model "
-                f"falls from {clean:.1f} % to {by_rule['mean']:.1f} %; best is {best} with "
-                f"{by_rule[best]:.1f} %."
-            )
-    lost = sum(r["outcome"] == "diverged" for r in rows)
-    return [*sentences, f"{lost} of {len(rows)} runs diverged; they count as 0 %."]
+    """For each method and attack, what the most attackers do to the mean and to the best rule; how
+    many runs diverged, and how many are not done."""
+    methods, attacks = names_of(rows, "method"), names_of(rows, "column")
+    said = [harm(rows, method, attack) for method in methods for attack in attacks]
+    runs = {run_of(r): r["outcome"] for r in rows}
+    lost = sum(outcome == "diverged" for outcome in runs.values())
+    told = f"{lost} of {len(runs)} runs diverged; they count as 0 %."
+    places = prod(len(names_of(rows, name)) for name in ("method", "rule", "seed"))
+    missing = places * (1 + len(attacks) * (len(names_of(rows, "share")) - 1)) - len(runs)
+    more = [f"Runs of these lines that are not done: {missing} (a dash, or fewer seeds)."]
+    return [*(sentence for sentence in said if sentence), told, *(more if missing else [])]
+
+
+def run_of(r: Row) -> tuple[object, ...]:
+    """What tells runs apart: without attackers it is the same one for every attack."""
+    return r["share"] and r["column"], r["method"], r["rule"], r["share"], r["seed"]
+
+
+def harm(rows: list[Row], method: str, attack: str) -> str | None:
+    """What the most attackers do; None where the runs of the mean are not done."""
+    where, most = {"method": method, "column": attack}, max(names_of(rows, "share"))
+    by_rule = {
+        rule: mean(found)
+        for rule in names_of(rows, "rule")
+        if (found := accuracies(rows, "global", rule=rule, share=most, **where))
+    }
+    clean = accuracies(rows, "global", rule="mean", share=0, **where)
+    if not (most and clean and "mean" in by_rule):
+        return None
+    best = max(by_rule, key=lambda rule: by_rule[rule])
+    return (
+        f"{method}, {100 * most:.0f} % with {ATTACKS[attack]}: the mean's global model goes from "
+        f"{mean(clean):.1f} % to {by_rule['mean']:.1f} %; best of "
+        f"{len(by_rule)} averages is {best} with {by_rule[best]:.1f} %."
+    )
 
 
 def figure(rows: list[Row]) -> Figure:
     """Global accuracy by the share of attackers: methods down, attacks across."""
     methods, attacks = names_of(rows, "method"), names_of(rows, "column")
-    size = 3.6 * len(attacks) + 1.4, 2.9 * len(methods)
-    drawn = Figure(figsize=size, layout="constrained")
-    places = drawn.subplots(len(methods), len(attacks), squeeze=False, sharey=True, sharex=True)
-    for method, line in zip(methods, places, strict=True):
-        for attack, axes in zip(attacks, line, strict=True):
-            chosen = [r for r in rows if (r["method"], r["column"]) == (method, attack)]
-            curves(axes, chosen)
-            axes.set_title(f"{method}: {ATTACKS[attack]}", loc="left", fontsize=9)
-        line[0].set_ylabel("global accuracy, %")
+    wide, tall = len(attacks), len(methods)
+    drawn = Figure(figsize=(3.6 * wide + 1.4, 2.9 * tall), layout="constrained")
+    places = drawn.subplots(tall, wide, squeeze=False, sharey=True, sharex=True)
+    for axes, (method, attack) in zip(places.flat, product(methods, attacks), strict=True):
+        chosen = [r for r in rows if (r["method"], r["column"]) == (method, attack)]
+        curves(axes, chosen)
+        axes.set_title(f"{method}: {ATTACKS[attack]}", loc="left", fontsize=9)
+    for axes in places[:, 0]:
+        axes.set_ylabel("global accuracy, %")
     for axes in places[-1]:
         axes.set_xlabel("attackers, % of the clients")
+    places[0][0].set_xticks([100 * share for share in names_of(rows, "share")])
+    places[0][0].set_ylim(bottom=0)  # of all of them, and once all curves are there
     lines, names = places[0][0].get_legend_handles_labels()
     drawn.legend(lines, names, loc="outside right center", frameon=False, fontsize=9)
     return drawn
@@ -184,11 +202,12 @@ def figure(rows: list[Row]) -> Figure:
 
 def curves(axes: Axes, rows: list[Row]) -> None:
     """One line for each rule, with the spread over the seeds, a little beside each other."""
-    shares, rules = names_of(rows, "share"), names_of(rows, "rule")
+    rules = names_of(rows, "rule")
     for number, rule in enumerate(rules):
+        shares = names_of([r for r in rows if r["rule"] == rule], "share")
         values = [accuracies(rows, "global", rule=rule, share=share) for share in shares]
         axes.errorbar(
-            [100 * share + 0.4 * (number - len(rules) / 2) for share in shares],
+            [100 * share + 0.4 * (number - (len(rules) - 1) / 2) for share in shares],
             [mean(found) for found in values],
             [stdev(found) if len(found) > 1 else 0.0 for found in values],
             label=rule,
@@ -198,6 +217,4 @@ def curves(axes: Axes, rows: list[Row]) -> None:
             linewidth=1.4 if rule != "mean" else 2.2,
             elinewidth=0.8,
         )
-    axes.set_xticks([100 * share for share in shares])
-    axes.set_ylim(bottom=0)
     bare(axes)

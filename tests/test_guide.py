@@ -38,8 +38,8 @@ def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A folder in a .pth file is searched, but its own .pth files, such as the one that leads to
     # this source, are not read.
     (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()))
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--quiet"]
-    subprocess.run([*install, "--no-build-isolation", ROOT], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", str(ROOT)], check=True)
     return folder / "bin"
 
 
@@ -74,7 +74,7 @@ def test_a_new_user_gets_from_files_to_models_in_use(
 def answers(folder: Path, bin_folder: Path, word: str) -> str:
     """What the last model says, asked once more."""
     (line,) = (line for line in path_of(word) if line.startswith("fedmap predict"))
-    asked = [bin_folder / "fedmap", *shlex.split(line)[1:]]
+    asked = [str(bin_folder / "fedmap"), *shlex.split(line)[1:]]
     return subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 

@@ -10,7 +10,7 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.plan import carry_out
 from fedmap.experiment.progress import OnProgress, Progress, Watch
 from fedmap.experiment.runs import RunWork, federation_of
-from fedmap.methods import AnyMethod, find_method, variant
+from fedmap.methods import AnyMethod, variant
 from fedmap.notebook import Move, frame, progress_bar
 from fedmap.report import plots
 from fedmap.report.clients import (
@@ -78,7 +78,7 @@ class Comparison:
         pooled = [
             label
             for label, runs in self.results.items()
-            if any(find_method(run.settings.method).pooled for run in runs)
+            if any(run.settings.method_class.pooled for run in runs)
         ]
         return sentences(self._clients, pooled)
 

@@ -170,9 +170,13 @@ def commanded(arguments: str, folder: Path) -> int:
     child = os.fork()
     if child == 0:
         os.setsid()
+        # Where the tests run in the background, Ctrl-C is inherited as ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         os.chdir(folder)
-        for file, number in (("out.txt", 1), ("err.txt", 2)):
-            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+        for file, place in (("out.txt", 1), ("err.txt", 2)):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), place)
         sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
         sys.argv = ["fedmap", *arguments.split()]
         try:

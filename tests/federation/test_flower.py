@@ -101,7 +101,11 @@ def test_a_federation_has_the_simulators_bits(
     expected = simulated(places, tmp_path / "simulated", method=method, rounds=2)
     strip = [[{**r, "seconds": 0} for r in one.rounds] for one in (ours, expected)]
     assert strip[0] == strip[1]
-    assert ours.final == expected.final
+    # Sites do not tell which class was taken for which: what follows from that alone is not known.
+    known = {name: value for name, value in ours.final.items() if value is not None}
+    assert known == {name: expected.final[name] for name in known}
+    unknown = {name.partition("_")[2] for name in ours.final.keys() - known.keys()}
+    assert unknown <= {"confusion", "macro_f1", "balanced_accuracy", "accuracy_per_class"}
     assert_same(places, ours, expected)
 
 

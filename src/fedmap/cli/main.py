@@ -18,6 +18,7 @@ from fedmap.cli.parsing import (
     say,
     seed_list,
 )
+from fedmap.cli.report import report
 from fedmap.errors import FedmapError
 from fedmap.signals import Stopped, ending_handlers, on_signals
 
@@ -230,6 +231,9 @@ def demo(
         workers=workers or cores(),
     )
     many_runs(comparison, out or Path("runs/demo"), quiet, False)
+
+
+app.command(rich_help_panel="See what came out")(report)
 
 
 for command in use.COMMANDS:

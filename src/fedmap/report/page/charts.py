@@ -146,7 +146,7 @@ class Charts:
             .encode(
                 x.axis(labels=few, ticks=few, labelAngle=-60 if few else 0, labelOverlap=True),
                 y,
-                shade if counted else alt.Opacity(),
+                shade if counted else alt.OpacityValue(0.8),
                 tooltip=["client:N", "class:N", *(["samples:Q"] if counted else [])],
             )
         )

@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 MOST_POINTS = 120  # rounds of a curve
 MOST_TICKS = 4000  # clients and methods in the chart of gains by method
 MOST_CLIENTS = 40  # in the chart by client
-MOST_CELLS = 40_000  # of all confusion matrices together
+MOST_CELLS = 16_000  # of all confusion matrices together
 KINDS = ("global", "personal")
 PERSONAL = "personal_accuracy_all_clients"
 
@@ -213,7 +213,7 @@ def cells(matrix: np.ndarray[Any, Any], classes: Sequence[str], most: int) -> Ro
     totals = np.maximum(matrix.sum(1), 1)
     every = [
         {"class": classes[i], "answer": classes[j], "count": int(matrix[i, j])}
-        | {"share": 100 * float(matrix[i, j] / totals[i])}
+        | {"share": round(100 * float(matrix[i, j] / totals[i]), 1)}
         for i, j in zip(*np.nonzero(matrix), strict=True)
     ]
     return sorted(every, key=lambda cell: -cell["count"])[:most]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedmap.report.page.charts import Charts
 
 MOST_RUNS = 200  # whose commands are on the page
+MOST_HOLDERS = 100  # clients of the picture of who holds what
 MOST_LINES = 400  # of a table
 
 
@@ -235,7 +236,7 @@ def who_holds_what(contents: "Contents", charts: "Charts") -> Part:
             "not known."
         )
         return Part(section("holdings", "Who holds what", words))
-    held, run = found.held[:MOST_RUNS], contents.first
+    held, run = found.held[:MOST_HOLDERS], contents.first
     names = [str(name) for name in run.final.get("client_names", ())] or [
         f"client {number}" for number in range(len(held))
     ]
@@ -256,11 +257,12 @@ def who_holds_what(contents: "Contents", charts: "Charts") -> Part:
     return Part(html, {"holdings": spec}, {"holdings": rows})
 
 
-def choice(label: str, values: Sequence[str], first: str) -> str:
+def choice(name: str, label: str, values: Sequence[str], first: str) -> str:
     """A list of methods, of which one is looked at closer."""
     ordered = sorted(values, key=lambda value: value != first)
     options = "".join(f"<option>{escape(value)}</option>" for value in ordered)
-    return f'<label>{escape(label)} <select data-signal="chosen">{options}</select></label>'
+    named = f'<label for="look-{name}">{escape(label)}</label> '
+    return f'{named}<select id="look-{name}" data-signal="chosen">{options}</select>'
 
 
 def classes(contents: "Contents", charts: "Charts") -> Part:
@@ -279,7 +281,7 @@ def classes(contents: "Contents", charts: "Charts") -> Part:
     confused = numbers.confusion_rows(contents.drawn, contents.classes)
     if confused:
         names = list(dict.fromkeys(row["method"] for row in confused))
-        asked = choice("Models of", names, contents.leader)
+        asked = choice("confusion", "Models of", names, contents.leader)
         words = (
             "Rows are the true classes, columns the answers; the darker, the larger the share of "
             "the class's samples, over all seeds."
@@ -308,7 +310,7 @@ def proxies(contents: "Contents", charts: "Charts") -> Part:
         "pulls its proxy: local training only pushes it. Here are the clients' final models of the "
         "first seed, beside the global model."
     )
-    asked = choice("Lengths in models of", list(contents.proxies), contents.leader)
+    asked = choice("proxies", "Lengths in models of", list(contents.proxies), contents.leader)
     inside = two(inside) + folded("In numbers", table(contents.tables["proxies"]))
     html = section("proxies", "Proxies of missing classes", words, asked, inside)
     return Part(html, found, {"drift": drift, "norms": norms})

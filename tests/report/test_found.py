@@ -142,6 +142,11 @@ def test_variants_of_a_method_are_told_apart_by_what_is_no_default() -> None:
     ) == ["map", "map[alpha=0.5]", "map[lr=0.5,momentum=0.5]"]
 
 
+def test_a_parameter_that_is_no_default_is_always_named() -> None:
+    alone = {"method": "map", "params": {"alpha": 0.5}, "lr": 0.5}
+    assert variants(alone) == ["map[alpha=0.5]"]
+
+
 def test_a_preset_is_called_by_its_name() -> None:
     own = {"preset": "own"}
     assert variants(

@@ -1,5 +1,6 @@
 """What `run`, `resume`, `compare`, `sweep` and `demo` do once their options are read."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,4 +113,4 @@ def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, jso
             print(f"{what}: {path}")
         for what, path in tables.items():
             print(f"{what}: {path} (also .md and .tex)")
-        print(f"run folders: {out}")
+        print(f"run folders: {out}\nall of it as a page: fedmap report {shlex.quote(str(out))}")

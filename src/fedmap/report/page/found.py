@@ -165,8 +165,8 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 
 def labels(variants: Sequence[Settings]) -> list[str]:
-    """A different name for each: the method, and where several have the same one, what differs
-    and is no default."""
+    """A different name for each: the method, with parameters that are no defaults, and where
+    several have the same one, what differs and is no default."""
     short = [_label(one, variants, only_chosen=True) for one in variants]
     full = [_label(one, variants, only_chosen=False) for one in variants]
     return [f if short.count(s) > 1 else s for s, f in zip(short, full, strict=True)]
@@ -177,14 +177,13 @@ def _label(one: Settings, variants: Sequence[Settings], only_chosen: bool) -> st
     keys = {key: None for other in same for key in other}
     differ = {key: mine.get(key) for key in keys if any(o.get(key) != mine.get(key) for o in same)}
     if only_chosen:
-        differ = _with_preset(one, {k: v for k, v in differ.items() if not _default(one, k, v)})
+        chosen = {k: v for k, v in differ.items() if k not in one.params and not _default(k, v)}
+        differ = _with_preset(one, not_defaults(one.method, one.params)) | chosen
     words = ",".join(f"{key}={value}" for key, value in differ.items())
     return f"{one.label}[{words}]" if words else one.label
 
 
-def _default(settings: Settings, name: str, value: Any) -> bool:
-    if name in settings.params:
-        return name not in not_defaults(settings.method, settings.params)
+def _default(name: str, value: Any) -> bool:
     field = Settings.model_fields.get(name)
     return field is not None and value == field.default
 

@@ -110,7 +110,7 @@ def test_a_damaged_run_among_others_is_named_with_its_reason(
 def test_a_damaged_run_alone_is_one_sentence(stopped: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     (tmp_path / "run/rounds.jsonl").write_text('{"round": 1}\n')
-    with pytest.raises(FedmapError, match=r"rounds\.jsonl is damaged: a record has no"):
+    with pytest.raises(FedmapError, match=r"rounds\.jsonl is damaged: 'seconds' of a record is"):
         shown([tmp_path / "run"])
 
 

@@ -1,6 +1,7 @@
 """Which runs a page is about: folders, what state each run is in, and what to call it."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ from fedmap.simulate.lock import owner_lives
 from fedmap.simulate.result import Result, summary
 from fedmap.simulate.settings import NO_NUMBERS, Settings, described, read_federation
 
-NEEDED = {"round", "global_accuracy", "personal_accuracy", "seconds", "bytes_down", "bytes_up"}
+NUMBERS = ("round", "seconds", "bytes_down", "bytes_up")  # that every record has
+ACCURACIES = ("global_accuracy", "personal_accuracy")  # that may be unknown
 DONE, GOES_ON, STOPPED, DIVERGED, DAMAGED = "done", "goes on", "stopped", "diverged", "damaged"
 
 
@@ -95,13 +97,20 @@ def read(path: Path) -> Found:
         return Found(Result.read(path), DONE)
     file = path / "run.toml"
     settings, about = Settings.kept(described(file), {}), read_federation(file)
+    for name in ("classes", "clients"):
+        if not all(isinstance(one, str) for one in _listed(about.get(name, []))):
+            raise FedmapError(f"{file} is damaged: {name} of the federation are no names")
     rounds = whole_rounds(path / "rounds.jsonl")
     result = Result(settings, rounds, summary(rounds) if rounds else {}, path, about)
     if (path / "diverged").exists():
-        return Found(result, DIVERGED, (path / "diverged").read_text().strip())
+        return Found(result, DIVERGED, (path / "diverged").read_text(errors="replace").strip())
     if owner_lives(folder.checkpoint / "lock"):
         return Found(result, GOES_ON)
     return Found(result, STOPPED, f"go on with: fedmap resume {path}")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [None]
 
 
 def whole_rounds(path: Path) -> list[Record]:
@@ -109,8 +118,11 @@ def whole_rounds(path: Path) -> list[Record]:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     records = [parsed(line, path) for line in lines if line.endswith(b"\n")]
     for record in records:
-        if missing := NEEDED - record.keys():
-            raise FedmapError(f"{path} is damaged: a record has no {min(missing)!r}")
+        for name in (*NUMBERS, *ACCURACIES):
+            value = record.get(name, "nothing")
+            unknown = value is None and name in ACCURACIES
+            if not unknown and not (type(value) in (int, float) and math.isfinite(value)):
+                raise FedmapError(f"{path} is damaged: {name!r} of a record is {value!r}")
     return records
 
 

@@ -34,8 +34,8 @@ def stoppable(folder: Path, go_on: str) -> Iterator[None]:
         raise typer.Exit(getattr(stopped, "code", 130)) from None
     except SystemExit as wrong:  # nothing of ours does that
         raise FedmapError(
-            f"the method ended the process with SystemExit ({wrong.code}) in {folder}; a method "
-            "raises an error instead"
+            f"code of the run ended the process with SystemExit ({wrong.code}) in {folder}; "
+            "methods and nets raise an error instead"
         ) from wrong
 
 

@@ -209,6 +209,11 @@ def test_a_class_given_in_python_is_spoken_of_like_any_other(tmp_path: Path) -> 
 def test_the_tables_are_written_beside_the_runs(with_local: fedmap.Comparison) -> None:
     written = with_local.tables()
     assert written["clients"].read_text() == with_local.clients().csv()
+    for name in ("methods", "clients", "runs"):
+        assert {path.suffix for path in with_local.folder.glob(f"{name}.*")} == {
+            *(".md", ".csv", ".tex")
+        }
+    assert written["methods"].with_suffix(".tex").read_text() == with_local.table().latex()
     head, *lines = csv.reader(written["runs"].read_text().splitlines())
     found = [dict(zip(head, line, strict=True)) for line in lines]
     assert [(one["method"], one["seed"]) for one in found[:3]] == [

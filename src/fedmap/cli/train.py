@@ -98,7 +98,7 @@ def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, jso
     with stoppable(out, "the same command"), show.Display(quiet or json).shown() as display:
         comparison = experiment(out=out, on_progress=display)
     show.results(comparison.rows(), comparison.json(), json)
-    written = comparison.pictures() | comparison.tables()
+    pictures, tables = comparison.pictures(), comparison.tables()
     if not json:
         show.left_out(comparison.results)
         clients = comparison.by_client()
@@ -108,6 +108,8 @@ def many_runs(experiment: Callable[..., Comparison], out: Path, quiet: bool, jso
         print()
         for sentence in comparison.sentences():
             print(sentence)
-        for what, path in written.items():
+        for what, path in pictures.items():
             print(f"{what}: {path}")
+        for what, path in tables.items():
+            print(f"{what}: {path} (also .md and .tex)")
         print(f"run folders: {out}")

@@ -25,7 +25,6 @@ from fedmap.report.clients import (
     served,
 )
 from fedmap.report.table import NUMBERS, Row, Table, as_json, as_table, rows
-from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import Result
 from fedmap.simulate.settings import Settings, read_federation
 
@@ -83,13 +82,18 @@ class Comparison:
         return sentences(self._clients, pooled)
 
     def tables(self) -> dict[str, Path]:
-        """Write the clients, and all numbers of each run, as CSV; where the files are."""
+        """Write the methods, the clients, and all numbers of each run, each as Markdown, CSV and
+        LaTeX; where the CSV files are."""
         entries = self.json()
         names = list(dict.fromkeys(name for entry in entries for name in entry))
         lines = [[words(entry.get(name)) for name in names] for entry in entries]
-        found = {"clients": self.clients(), "runs": Table("", names, lines)}
+        found = {
+            "methods": self.table(),
+            "clients": self.clients(),
+            "runs": Table("All numbers of each run", names, lines),
+        }
         for name, table in found.items():
-            write_atomically(self.folder / f"{name}.csv", table.csv().encode())
+            table.write(self.folder / name)
         return {name: self.folder / f"{name}.csv" for name in found}
 
     def _repr_html_(self) -> str:

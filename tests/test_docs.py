@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import fedmap
 from fedmap.cli.main import app
+from fedmap.experiment.leaderboard import BOARDS, Board
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -63,6 +64,10 @@ def test_a_command_of_the_docs_runs(
         fedmap.run("fedavg", federation, out=words[1], **small)
     if "--renew-server" in words:
         CliRunner().invoke(app, ["flower", "keys", words[2], "--sites", "oslo"])
+    if words[0] == "leaderboard":  # tests/experiment has a whole one
+        small_board = Board("", {"data": "synthetic", "clients": 6, "rounds": 1}, (0,))
+        monkeypatch.setitem(BOARDS, "fashion-mini", small_board)
+        monkeypatch.setattr("fedmap.experiment.leaderboard.contenders", lambda board: ["fedavg"])
     less = {
         "run": LESS,
         "compare": [*LESS, "--seeds", "0"],

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, flower, options, use
+from fedmap.cli import boards, data, flower, options, use
 from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
 from fedmap.cli.parsing import (
     cores,
@@ -232,6 +232,7 @@ def demo(
     many_runs(comparison, out or Path("runs/demo"), quiet, False)
 
 
+app.command(rich_help_panel="Train")(boards.leaderboard)
 for command in use.COMMANDS:
     app.command(rich_help_panel="Use the models")(command)
 

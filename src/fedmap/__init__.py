@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedmap.experiment.sweep import sweep
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
+    from fedmap.report.page import write_report
     from fedmap.simulate.result import Result
     from fedmap.simulate.run import run
 
@@ -27,6 +28,7 @@ __all__ = [
     "register",
     "run",
     "sweep",
+    "write_report",
 ]
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
@@ -43,6 +45,7 @@ _HOME = {
     "register": "methods",
     "run": "simulate.run",
     "sweep": "experiment.sweep",
+    "write_report": "report.page",
 }
 
 

@@ -18,6 +18,7 @@ from fedmap.cli.parsing import (
     say,
     seed_list,
 )
+from fedmap.cli.report import report
 from fedmap.errors import FedmapError
 from fedmap.signals import Stopped, ending_handlers, on_signals
 
@@ -233,6 +234,9 @@ def demo(
 
 
 app.command(rich_help_panel="Train")(boards.leaderboard)
+app.command(rich_help_panel="See what came out")(report)
+
+
 for command in use.COMMANDS:
     app.command(rich_help_panel="Use the models")(command)
 

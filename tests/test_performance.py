@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parent.parent / "docs/performance.md").read_text()
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs/performance.md").read_text()
 COLUMNS = ["lenet", "mlp", "conv2", "vgg8", "resnet20"]
 
 
@@ -35,3 +36,9 @@ def test_the_first_table_says_what_the_tables_below_say(place: int) -> None:
     # the tables have two digits, of which 2.05 may have been 2.049 or 2.051
     assert float(fastest.split()[0]) == pytest.approx(others[name], abs=0.0501)
     assert float(bare) == pytest.approx(found["bare"], abs=0.0501)
+
+
+def test_the_readme_says_the_same() -> None:
+    others = [float(cell.split()[0]) for cell in first_table()[0]]
+    said = f"{min(others)} to {max(others)} times as fast as the fastest of six others"
+    assert said in (ROOT / "README.md").read_text()

@@ -234,6 +234,16 @@ def test_the_statistics_of_a_partition_are_those_of_its_clients() -> None:
     }
 
 
+def test_a_partition_by_a_table_has_the_tables_clients(fedmap: Fedmap, tmp_path: Path) -> None:
+    rows = "".join(f"{number % 3},{number}\n" for number in range(10))
+    (tmp_path / "classes.csv").write_text(f"client,class\n{rows}")
+    by_table = "--data synthetic --partition classes --partition-param file=classes.csv"
+    assert "\n  clients: 3\n" in fedmap(f"partition {by_table}").stdout
+    refused = fedmap(f"partition {by_table} --clients 4")
+    assert refused.returncode == 1
+    assert "clients is 4, but" in refused.stderr
+
+
 def test_partition_says_what_was_drawn(fedmap: Fedmap) -> None:
     done = fedmap("partition --data synthetic --clients 5 --seed 3")
     assert done.stdout.startswith("synthetic, partition incomplete, seed 3: 10 classes\n")

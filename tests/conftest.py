@@ -1,5 +1,9 @@
 """Small nets and federations that train in milliseconds; the command line without a shell."""
 
+import fcntl
+import os
+import site
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +90,33 @@ def hostile_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _as_many_threads_as_the_engine() -> None:
     """References in tests use one thread, as the engine does, so that sums have the same bits."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def new_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment with fedmap installed from the source, as a new user has it;
+    one for all processes of the tests. What fedmap needs is borrowed from this environment; fedmap
+    itself is not."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "new-environment"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "installed").exists():
+            install(folder)
+            (folder / "installed").touch()
+    return folder / "bin"
+
+
+def install(folder: Path) -> None:
+    """Make the environment."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # A folder in a .pth file is searched, but its own .pth files, such as the one that leads to
+    # this source, are not read.
+    (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()))
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install"]
+    words = ["--quiet", "--no-deps", "--no-build-isolation", str(Path(__file__).parent.parent)]
+    subprocess.run([*pip, *words], check=True)
 
 
 class Done(NamedTuple):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedmap.check import check_method
     from fedmap.data import load
+    from fedmap.diagnosis import Diagnosis, inspect
     from fedmap.errors import FedmapError
     from fedmap.experiment.compare import Comparison, compare
     from fedmap.experiment.sweep import sweep
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
+    "Diagnosis",
     "Federation",
     "FedmapError",
     "Method",
     "Result",
     "check_method",
     "compare",
+    "inspect",
     "load",
     "partition",
     "register",
@@ -34,12 +37,14 @@ __all__ = [
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
     "Comparison": "experiment.compare",
+    "Diagnosis": "diagnosis",
     "Federation": "federation",
     "FedmapError": "errors",
     "Method": "methods",
     "Result": "simulate.result",
     "check_method": "check",
     "compare": "experiment.compare",
+    "inspect": "diagnosis",
     "load": "data",
     "partition": "federation",
     "register": "methods",

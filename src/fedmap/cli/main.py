@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, flower, options, use
+from fedmap.cli import boards, data, flower, options, use
 from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
 from fedmap.cli.parsing import (
     cores,
@@ -233,6 +233,7 @@ def demo(
     many_runs(comparison, out or Path("runs/demo"), quiet, False)
 
 
+app.command(rich_help_panel="Train")(boards.leaderboard)
 app.command(rich_help_panel="See what came out")(report)
 
 
@@ -301,6 +302,42 @@ def partition(plot: Path | None = None, as_json: bool = False, **settings: Any) 
     show.statistics(f"{drawn}: {federation.classes} classes", federation.summary(), as_json)
     if plot:
         picture = plots.holdings(federation, plot)
+        print(f"picture: {picture}", file=sys.stderr if as_json else sys.stdout)
+
+
+@app.command(rich_help_panel="Data")
+@takes(
+    options.NetOption,
+    options.ClientOptions,
+    options.TrainingOptions,
+    options.SeedOption,
+    options.PictureOptions,
+    options.TrustOption,
+)
+def inspect(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The folder of a finished run; without it, --data.", show_default=False
+        ),
+    ] = None,
+    plot: Path | None = None,
+    as_json: bool = False,
+    trust: bool = False,
+    **settings: Any,
+) -> None:
+    """What a federation suffers from, and what to try first.
+
+    Some clients are trained for one local round of FedAvg, from the initial model or from the
+    run's. What to try goes by rules, each backed by a study that is named. For
+    example: fedmap inspect --data fashion-mini --clients 20 --plot inspect.png"""
+    from fedmap.cli import show
+    from fedmap.cli.train import inspected
+
+    diagnosis = inspected(run, trust, settings)
+    show.diagnosis(diagnosis, as_json)
+    if plot:
+        picture = diagnosis.save(plot)
         print(f"picture: {picture}", file=sys.stderr if as_json else sys.stdout)
 
 

@@ -159,6 +159,18 @@ def test_ticks_are_thinned_evenly() -> None:
     assert mean(row["gain"] for row in some) == pytest.approx(49.5, abs=0.5)
 
 
+def test_fairness_is_the_worst_client_the_worst_tenth_and_the_spread() -> None:
+    clients = [client("map", f"c{k}", 0.5, k / 100) for k in range(40, 60)]
+    table = numbers.fairness_table([*clients, client("fedavg", "one", 0.5, 0.6)], "local")
+    own = [k / 100 for k in range(40, 60)]
+    spread = 100 * float(np.std(own, ddof=1))
+    assert table.lines == [
+        ["map", f"{100 * mean(own):.1f}", f"{spread:.1f}", "40.0", "40.5", "c40 (-10.0)"],
+        ["fedavg", "60.0", "-", "60.0", "60.0", "-"],
+    ]
+    assert table.head[-1] == "loses the most against local"
+
+
 # Classes and proxies.
 
 
@@ -477,7 +489,7 @@ def test_the_tables_lie_beside_the_page(hostile_runs: Path, tmp_path: Path) -> N
     path = fedmap.write_report(hostile_runs, out=tmp_path / "new/out.html")
     assert path.read_text().startswith("<!doctype html>")
     names = {file.name for file in path.parent.iterdir()} - {"out.html"}
-    tables = ("methods", "clients", "classes", "proxies", "cost")
+    tables = ("methods", "fairness", "clients", "classes", "proxies", "cost")
     assert names == {f"out-{name}.{end}" for name in tables for end in ("md", "csv", "tex")}
     assert "gain over local" in (path.parent / "out-methods.md").read_text()
 

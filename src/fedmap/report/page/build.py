@@ -107,6 +107,7 @@ class Contents:
         base = "global model" if self.baseline == GLOBAL else self.baseline
         found = {
             "methods": as_table(rows, "Accuracy in %", baseline=base),
+            "fairness": numbers.fairness_table(self.clients, base),
             "clients": clients_table(self.served, self.baseline),
             "classes": numbers.class_table(self.results, self.classes),
             "proxies": numbers.proxy_table(self.proxies),

@@ -200,7 +200,8 @@ def clients(contents: "Contents", charts: "Charts") -> Part:
     cells = contents.tables.get("clients")
     if cells is None:
         return Part("")
-    every = folded("Every client in numbers", table(cells, "tall"))
+    every = table(contents.tables["fairness"]) if "fairness" in contents.tables else ""
+    every += folded("Every client in numbers", table(cells, "tall"))
     if not gains:
         words = f"There is nothing finished of {base} with these seeds to compare clients with."
         return Part(section("clients", "Clients", words, every))

@@ -328,6 +328,18 @@ def test_the_first_screen_answers_which_is_best_what_it_gives_and_who_loses() ->
     ]
 
 
+def test_an_early_round_does_not_stand_beside_last_ones() -> None:
+    ended: Any = {"personal_accuracy_per_client": [0.5], "personal_accuracy_all_clients": 0.5}
+    runs = {
+        "map": [made([0.4], **ended), made([0.9], seed=1)],
+        "fedavg": [made([0.8], seed=2)],
+    }
+    (first, *_) = cards(runs, [], "local")
+    assert (first.answer, first.detail) == ("40.0 %", "map")
+    lines = Contents(of_results(runs), "map").tables["methods"].lines
+    assert [line[:2] for line in lines] == [["map", "40.0"], ["fedavg", "80.0"]]
+
+
 def test_what_is_not_known_is_said() -> None:
     answers = [card.answer for card in cards({"map": [made([0.4])]}, [], "local")]
     assert answers == ["40.0 %", "50.0 %", "not known", "not known"]
@@ -380,7 +392,7 @@ def test_every_setting_and_every_run_is_on_the_page(html: str, contents: Content
 
 
 def test_an_unfinished_run_is_shown_and_said(stopped_page: str) -> None:
-    assert "1 run: stopped, shown up to the last round" in stopped_page
+    assert "1 run: stopped (map, seed 0), with curves up to the last round" in stopped_page
     assert "fedmap resume" in stopped_page
     assert "stopped, 2 of 5 rounds" in stopped_page
     assert 'data-chart="curves-global"' in stopped_page

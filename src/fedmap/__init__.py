@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from fedmap.experiment.sweep import sweep
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
+    from fedmap.simulate.callbacks import Callback
     from fedmap.simulate.result import Result
     from fedmap.simulate.run import run
 
 __all__ = [
+    "Callback",
     "Comparison",
     "Federation",
     "FedmapError",
@@ -31,6 +33,7 @@ __all__ = [
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
+    "Callback": "simulate.callbacks",
     "Comparison": "experiment.compare",
     "Federation": "federation",
     "FedmapError": "errors",

@@ -1,5 +1,6 @@
 # On a new machine with git, make and Python 3.11 or newer: `make demo` and `make test`.
 # `make test-federation` starts Flower federations and Ray clusters on this machine: some minutes.
+# `make docs` builds the site of the documentation into site/.
 # `make fuzz SECONDS=60` feeds damaged input to every reader, so many seconds each.
 # `make mutants NUMBER=100 SEED=1` asks how many small changes of the code the tests notice.
 
@@ -9,7 +10,7 @@ NUMBER ?= 300
 SEED ?= 0
 SECONDS ?= 60
 
-.PHONY: demo test test-federation lint mutants fuzz clean
+.PHONY: demo test test-federation lint docs mutants fuzz clean
 
 demo: .venv/installed
 	$(BIN)/fedmap demo
@@ -18,13 +19,16 @@ test: .venv/installed lint
 	$(BIN)/pytest -n 2 -q
 
 test-federation: .venv/installed
-	$(BIN)/pytest -q tests/federation
+	$(BIN)/pytest -q -n 2 --dist loadfile -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true tests/federation
 
 lint: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 mutants: .venv/installed
 	$(BIN)/python scripts/mutants.py --number $(NUMBER) --seed $(SEED)

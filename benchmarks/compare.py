@@ -136,7 +136,7 @@ def show(key: str, result: Results) -> None:
 
 
 def write(results: Results, page: Path) -> None:
-    """Tables and plot into a page, between its markers."""
+    """The tables into a page, between its markers, and the plot beside it."""
     text = page.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise SystemExit(
@@ -144,15 +144,15 @@ def write(results: Results, page: Path) -> None:
         )
     measured = results["workloads"]
     results["workloads"] = {key: measured[key] for key in WORKLOADS if key in measured}
-    picture = Path("images") / "comparison.png"
-    draw(results, page.parent / picture)
+    draw(results, page.parent / "images/comparison.png")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{markdown(results, picture.as_posix())}\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}")
 
 
-def markdown(results: Results, picture: str) -> str:
-    """The part of the page between the markers."""
-    lines = [*introduction(results), "", f"![Seconds a round of every contender]({picture})"]
+def markdown(results: Results) -> str:
+    """The part of the page between the markers. The picture stands above, with a table of the
+    ratios that tests/test_performance.py compares with these."""
+    lines = introduction(results)
     for key, result in results["workloads"].items():
         lines += ["", f"**{caption(key, result)}**", "", *table(result)]
     seen = {name for result in results["workloads"].values() for name in result["contenders"]}

@@ -1,10 +1,15 @@
 """Small nets and federations that train in milliseconds; the command line without a shell."""
 
+import fcntl
+import os
+import site
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +18,7 @@ from fedmap.cli.main import main
 from fedmap.data import synthetic
 from fedmap.federation import Federation, partition
 from fedmap.nets import NETS, Net
+from fedmap.simulate.run import run
 
 
 class Tiny(Net):
@@ -59,10 +65,58 @@ def images() -> Federation:
     return partition(synthetic(classes=4, train=160, test=40, shape=(1, 8, 8)), 4, seed=1)
 
 
+HOSTILE_CLIENTS = ["oslo", "<b>bergen</b>", '"><img src=x onerror=alert(1)>', "molde"]
+HOSTILE_CLASSES = ["<script>document.title = 'taken'</script>", "</script><h1>x", "plain | & a"]
+
+
+@pytest.fixture(scope="session")
+def hostile_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of three methods with two seeds each, whose clients and classes have names that a page
+    must not obey. Client k misses class k; the last one has all."""
+    rng, clients = np.random.default_rng(0), {}
+    for k, name in enumerate(HOSTILE_CLIENTS):
+        y = np.array([c for c in range(3) if c != k] * 20)
+        clients[name] = (rng.standard_normal((len(y), 4)) + 2 * np.eye(3, 4)[y], y)
+    own = Federation.from_arrays(clients, classes=HOSTILE_CLASSES)
+    folder = tmp_path_factory.mktemp("hostile")
+    for method in ("local", "fedavg", "map"):
+        for seed in (0, 1):
+            out = folder / f"{method}-{seed}"
+            run(method, own, net="tiny", rounds=7, fraction=0.5, epochs=1, seed=seed, out=out)
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _as_many_threads_as_the_engine() -> None:
     """References in tests use one thread, as the engine does, so that sums have the same bits."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def new_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment with fedmap installed from the source, as a new user has it;
+    one for all processes of the tests. What fedmap needs is borrowed from this environment; fedmap
+    itself is not."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "new-environment"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "installed").exists():
+            install(folder)
+            (folder / "installed").touch()
+    return folder / "bin"
+
+
+def install(folder: Path) -> None:
+    """Make the environment."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # A folder in a .pth file is searched, but its own .pth files, such as the one that leads to
+    # this source, are not read.
+    (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()))
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install"]
+    words = ["--quiet", "--no-deps", "--no-build-isolation", str(Path(__file__).parent.parent)]
+    subprocess.run([*pip, *words], check=True)
 
 
 class Done(NamedTuple):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fedmap.cli.command import command
 from fedmap.cli.sweeps import Asked
 from fedmap.errors import FedmapError
 from fedmap.paper.groups import GROUPS
@@ -93,21 +92,6 @@ def test_groups_of_a_method_that_has_none_are_refused() -> None:
         NOTHING._replace(groups=True, settings={"method": "fedavg"}).tried()
     with pytest.raises(FedmapError, match="leave out --trials"):
         NOTHING._replace(groups=True, trials=3, settings={"method": "fedrs"}).tried()
-
-
-def test_a_command_has_every_kind_of_value() -> None:
-    settings = {
-        "method": "map",
-        "params": {"alpha": 0.5, "factors": True},
-        "data": "csv:my shops",
-        "categories": ("a", "b"),
-        "keep_states": True,
-        "clip": None,
-    }
-    assert command(settings) == (
-        "fedmap run --method map -p alpha=0.5 -p factors=true --data 'csv:my shops' "
-        "--categories a,b --keep-states"
-    )
 
 
 def test_a_plan_says_what_is_left_and_what_is_done_and_does_nothing(

@@ -166,6 +166,15 @@ def csv_of_all_clients(path: Path) -> object:
     return read_csv(path, client_column="who")
 
 
+def _classes() -> list[bytes]:
+    return [b"client,class\n0,class 0\n0,1\n1,2\n1,1\n2,class 3\n"]
+
+
+@target("classes.csv", _classes)
+def classes_of_clients(path: Path) -> object:
+    return partition(synthetic(classes=4, train=40, test=8), kind="classes", file=str(path))
+
+
 def _npz() -> list[bytes]:
     return [
         saved(lambda buffer: np.savez(buffer, x=PIXELS[:, :9], y=[1, 2, 3, 4])),

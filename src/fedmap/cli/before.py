@@ -3,14 +3,12 @@ what it will cost."""
 
 from fedmap.cli.show import duration
 from fedmap.client import local_steps
+from fedmap.diagnosis.words import MOST_NAMES, extent, missing_classes
 from fedmap.experiment.measure import peak_memory, seconds_of_run
 from fedmap.federation import Federation, kept_for_choosing
 from fedmap.nets import size
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import clients_per_round
-
-MOST_NAMES = 10  # clients that are named, with the classes that they miss
-MOST_CLASSES = 8  # that are named for a client
 
 
 def summary(settings: Settings, federation: Federation) -> list[str]:
@@ -43,12 +41,6 @@ def several(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def extent(numbers: list[int]) -> str:
-    """From the least to the most."""
-    least, most = min(numbers), max(numbers)
-    return f"{least}" if least == most else f"{least} to {most}"
-
-
 def clients_of(settings: Settings, federation: Federation) -> str:
     """Who the clients are, and what they have."""
     trained, tested = trained_on(settings, federation), [len(index) for index in federation.test]
@@ -79,29 +71,6 @@ def samples_of(settings: Settings, federation: Federation) -> str:
     color = {1: "gray ", 3: "color "}.get(shape[0], f"{shape[0]}-channel ")
     scaled = "scaled to" if settings.data.startswith("folder:") else "of"
     return f"{color}images {scaled} {shape[1]}x{shape[2]}"
-
-
-def missing_classes(federation: Federation) -> list[str]:
-    """How many classes there are, and who has none of which."""
-    classes = federation.dataset.classes
-    missing = [
-        [name for name, held in zip(classes, row, strict=True) if not held]
-        for row in federation.observed.tolist()
-    ]
-    counts = [len(names) for names in missing]
-    if not any(counts):
-        return [f"classes: {len(classes)}, and every client has all"]
-    line = f"classes: {len(classes)}, of which a client misses {extent(counts)}"
-    if not federation.named or len(federation) > MOST_NAMES:
-        return [line]
-    named = zip(federation.client_names, missing, strict=True)
-    return [line, *(f"  {client} misses {some(names)}" for client, names in named if names)]
-
-
-def some(names: list[str]) -> str:
-    """The first names of a list, and how many more there are."""
-    more = len(names) - MOST_CLASSES
-    return ", ".join(names[:MOST_CLASSES]) + (f" and {more} more" if more > 0 else "")
 
 
 def net_of(settings: Settings, federation: Federation) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, flower, options, use
+from fedmap.cli import boards, data, flower, options, use
 from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
 from fedmap.cli.parsing import (
     cores,
@@ -18,6 +18,7 @@ from fedmap.cli.parsing import (
     say,
     seed_list,
 )
+from fedmap.cli.report import report
 from fedmap.errors import FedmapError
 from fedmap.signals import Stopped, ending_handlers, on_signals
 
@@ -280,6 +281,10 @@ def watch(
     raise typer.Exit(watch(folder, once))
 
 
+app.command(rich_help_panel="Train")(boards.leaderboard)
+app.command(rich_help_panel="See what came out")(report)
+
+
 for command in use.COMMANDS:
     app.command(rich_help_panel="Use the models")(command)
 
@@ -345,6 +350,42 @@ def partition(plot: Path | None = None, as_json: bool = False, **settings: Any) 
     show.statistics(f"{drawn}: {federation.classes} classes", federation.summary(), as_json)
     if plot:
         picture = plots.holdings(federation, plot)
+        print(f"picture: {picture}", file=sys.stderr if as_json else sys.stdout)
+
+
+@app.command(rich_help_panel="Data")
+@takes(
+    options.NetOption,
+    options.ClientOptions,
+    options.TrainingOptions,
+    options.SeedOption,
+    options.PictureOptions,
+    options.TrustOption,
+)
+def inspect(
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The folder of a finished run; without it, --data.", show_default=False
+        ),
+    ] = None,
+    plot: Path | None = None,
+    as_json: bool = False,
+    trust: bool = False,
+    **settings: Any,
+) -> None:
+    """What a federation suffers from, and what to try first.
+
+    Some clients are trained for one local round of FedAvg, from the initial model or from the
+    run's. What to try goes by rules, each backed by a study that is named. For
+    example: fedmap inspect --data fashion-mini --clients 20 --plot inspect.png"""
+    from fedmap.cli import show
+    from fedmap.cli.train import inspected
+
+    diagnosis = inspected(run, trust, settings)
+    show.diagnosis(diagnosis, as_json)
+    if plot:
+        picture = diagnosis.save(plot)
         print(f"picture: {picture}", file=sys.stderr if as_json else sys.stdout)
 
 

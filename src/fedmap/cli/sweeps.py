@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedmap.cli import train
-from fedmap.cli.command import command
 from fedmap.cli.parsing import default_workers, say
 from fedmap.cli.show import duration
 from fedmap.errors import FedmapError
@@ -15,6 +14,7 @@ from fedmap.experiment.search import VALIDATION, held_out, probe
 from fedmap.experiment.space import space_of
 from fedmap.experiment.sweep import Grid, Sweep, combinations, swept
 from fedmap.paper.groups import GROUPS
+from fedmap.report.command import command
 from fedmap.simulate.settings import read_toml
 
 MORE = ("grid", "groups", "trials", "prune", "seeds")  # what a file has beside settings
@@ -101,12 +101,8 @@ def sweep(asked: Asked, out: Path, quiet: bool, json: bool, track: list[str] | N
     )
 
     def command_of_the_best(found: Sweep) -> list[str]:
-        if found.best_settings is None:
-            return []
-        best = found.best_settings | {"seed": seeds[0]}
-        if "workers" not in asked.settings:
-            del best["workers"]
-        return [f"the best again: {command(best)}"]
+        again = command(found.runs[found.best][0].settings) if found.best else ""
+        return [f"the best again: {again}"] if again else []
 
     train.many_runs(experiment, out, quiet, json, track, command_of_the_best)
 

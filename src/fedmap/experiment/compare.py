@@ -25,6 +25,7 @@ from fedmap.report.clients import (
     sentences,
     served,
 )
+from fedmap.report.page import Contents, of_results, write_page
 from fedmap.report.table import NUMBERS, Row, Table, as_json, as_table, rows
 from fedmap.simulate.result import Result
 from fedmap.simulate.settings import Settings, read_federation
@@ -96,6 +97,13 @@ class Comparison:
         for name, table in found.items():
             table.write(self.folder / name)
         return {name: self.folder / f"{name}.csv" for name in found}
+
+    def report(self, out: Path | str | None = None, baseline: str | None = None) -> Path:
+        """Write one HTML page of all this, beside the runs if not told where; where it is. Clients
+        are compared with the baseline, one of these methods."""
+        found = {label: runs for label, runs in self.results.items() if runs}
+        contents = Contents(of_results(found), baseline)
+        return write_page(contents, Path(out or self.folder / "report.html"))
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -48,6 +48,7 @@ from fedmap.track.base import FOLDER as TRACKED
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path
 SECONDS = 20.0  # that a node works before it sends a folder back,
 BYTES_A_SECOND = 5e6  # and longer for a large one, so that sending costs little beside the work
+SECONDS_TO_END = 10.0  # that calls have to end, once nobody waits for them
 COMMIT = "checkpoint/commit.json"
 ELSEWHERE = {("checkpoint", "lock"), ("checkpoint", "new")}  # what does not travel
 LAST = (COMMIT, "done", "diverged")  # the files that say that the others are whole
@@ -81,10 +82,18 @@ def spread(
             if not traveler.home:
                 waiting.appendleft(traveler)
     finally:
-        for call in under_way:
-            ray.cancel(call, force=True)
+        end(ray, list(under_way))
         for traveler in travelers:
             traveler.unlock()
+
+
+def end(ray: ModuleType, calls: list[Any]) -> None:
+    """End calls that nobody waits for any more. A node whose driver leaves while a call ends keeps
+    the memory of what the call was given, until there is none left."""
+    for call in calls:
+        ray.cancel(call, force=True)
+    if calls:
+        ray.wait(calls, num_returns=len(calls), timeout=SECONDS_TO_END)
 
 
 def sender(ray: ModuleType, gpus: dict[str, float]) -> Callable[["Traveler"], Any]:

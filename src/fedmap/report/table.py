@@ -155,13 +155,18 @@ def held_out(runs: list[Result]) -> str:
     return percent(scores) if any(value is not None for value in scores) else ""
 
 
-MORE = {"held_out": "held out", "gain": "gain over local", "losers": "clients that lose"}
+MORE = {"held_out": "held out", "gain": "gain over {}", "losers": "clients that lose"}
 
 
-def as_table(rows: list[Row], caption: str = "", heads: Iterable[str] = COLUMNS.values()) -> Table:
+def as_table(
+    rows: list[Row],
+    caption: str = "",
+    heads: Iterable[str] = COLUMNS.values(),
+    baseline: str = "local",
+) -> Table:
     """The rows under their heads, with what is known of any row besides."""
     more = [name for name in MORE if any(getattr(row, name) for row in rows)]
-    head = ["method", *heads, *(MORE[name] for name in more), "s/round"]
+    head = ["method", *heads, *(MORE[name].format(baseline) for name in more), "s/round"]
     lines = [
         [row.method, *row.cells, *(getattr(row, name) or "-" for name in more), row.seconds]
         for row in rows

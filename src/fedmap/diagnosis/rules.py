@@ -1,0 +1,199 @@
+"""What to try first, and why: a small table. Each rule has a condition on the numbers of a
+diagnosis, an advice, and the study of this project that backs it, with the page where it stands.
+The guide docs/guide/inspect.md shows this table."""
+
+from collections.abc import Callable
+from math import log
+from typing import NamedTuple
+
+from fedmap.diagnosis.numbers import Numbers
+from fedmap.report.table import Table
+
+DROP = 0.1  # of accuracy after a download
+PUSHED = 0.5  # how far missing proxies move, beside observed ones
+WEAK = 0.2  # accuracy of the global model below that of the personal ones
+SKEWED = 2.0  # largest by smallest class of a client
+FEW_CLASSES = 3
+FEW_TESTS = 100  # own test samples: one of fewer is more than a point
+
+
+class Rule(NamedTuple):
+    """When to try what, and the study behind it."""
+
+    when: str
+    applies: Callable[[Numbers], bool]
+    advice: str
+    command: str  # to which the options of the data are added
+    study: str
+    page: str  # from the root of the project
+    section: str
+    shown: str  # what the study showed; its numbers stand on that page
+
+
+def misses(n: Numbers) -> bool:
+    """Does any client lack a class?"""
+    return n.clients_that_miss > 0
+
+
+def weak(n: Numbers) -> bool:
+    """Is the run's global model far below its personal models?"""
+    if n.run is None or n.run["global"] is None:
+        return False
+    return bool(n.run["personal"] - n.run["global"] >= WEAK)
+
+
+RULES = [
+    Rule(
+        "clients miss classes",
+        misses,
+        "for both goals try MAP with its preset own first, beside FedAvg and every client alone",
+        'fedmap compare --methods "local,fedavg,map[preset=own]" --seeds 0-2',
+        "the demo: Fashion-MNIST's embedded part, LeNet, 20 rounds, three seeds",
+        "README.md",
+        "What comes out",
+        "global 81.7 instead of FedAvg's 67.2, personal 88.6 instead of 85.9",
+    ),
+    Rule(
+        f"after a download accuracy drops by {100 * DROP:.0f} points or more",
+        lambda n: n.drop >= DROP,
+        "let clients keep a model of their own (MAP, FedPHP); do not use a download as it is",
+        "fedmap compare --methods local,fedavg,fedphp,map",
+        "two clients with five digits each, three seeds",
+        "docs/reproduction/two-client-demo.md",
+        "Runs at the scale `small`",
+        "a download costs 50.0 points with FedAvg and 48.9 with MAP, alpha 0.9; the model that "
+        "MAP's clients keep loses nothing",
+    ),
+    Rule(
+        f"missing proxies move {PUSHED:g} times as far as observed ones or more",
+        lambda n: n.moved is not None and n.moved >= PUSHED,
+        "keep missing classes out of the local softmax (FedROD, MAP with preset own), or scale "
+        "them down (alpha of FedRS and MAP)",
+        'fedmap compare --methods "fedavg,fedrs[alpha=0.5],fedrod"',
+        "two clients with five digits each, three seeds",
+        "docs/reproduction/two-client-demo.md",
+        "Runs at the scale `small`",
+        "missing proxies have 0.58 times the norm of observed ones with FedAvg, 0.99 with alpha "
+        "0.1; that alone did not make a better global model there (47.0 instead of 49.5)",
+    ),
+    Rule(
+        f"a run's global model is {100 * WEAK:.0f} points or more below its personal models",
+        weak,
+        "a smaller alpha for MAP, which then gains for both goals",
+        "fedmap run --method map -p alpha=0.5",
+        "CIFAR-10, TFCNN, one seed",
+        "docs/map-default.md",
+        "Which reading of MAP is the default",
+        "alpha 0.5 gains 15.8 (global) and 5.7 (personal) on FedAvg, 0.9 gains 4.0 and 2.0",
+    ),
+    Rule(
+        "clients miss classes",
+        misses,
+        "of MAP as the paper has it, choose alpha on samples that are held out: the best one is "
+        "not the same for both goals",
+        "fedmap sweep --method map -g alpha=0.1,0.5,0.9 --validation 0.1",
+        "Fashion-MNIST's embedded part, held-out images, LeNet and MLP, three seeds",
+        "docs/map-default.md",
+        "Which reading of MAP is the default",
+        "with LeNet 0.5 gains 3.9 on FedAvg globally and loses 1.1 personally, 0.9 gains 0.8 and "
+        "0.3",
+    ),
+    Rule(
+        "clients miss classes",
+        misses,
+        "if the global model alone counts: FedROD, at FedAvg's cost",
+        "fedmap run --method fedrod",
+        "all methods on Fashion-MNIST's embedded part, LeNet, 40 rounds, three seeds",
+        "docs/methods/README.md",
+        "The methods",
+        "global, last ten rounds: 83.7 ± 0.7, FedAvg 75.0 ± 3.6",
+    ),
+    Rule(
+        "clients miss classes",
+        misses,
+        "if personal models alone count: also FedMMD, whose lead is within the spread of seeds",
+        "fedmap compare --methods local,fedavg,fedmmd",
+        "all methods on Fashion-MNIST's embedded part, LeNet, 40 rounds, three seeds",
+        "docs/methods/README.md",
+        "The methods",
+        "personal, all clients: 89.6 ± 1.3, FedAvg 88.3 ± 1.7",
+    ),
+    Rule(
+        "clients miss classes",
+        misses,
+        "leave --aggregate at the mean unless you expect attackers",
+        "",
+        "FedAvg with 10 clients and no attackers, one seed",
+        "docs/reproduction/robust.md",
+        "Runs at the scale `small`",
+        "global 77.1 with the mean, 74.2 trimmed, 72.1 with the median, 51.4 with krum",
+    ),
+    Rule(
+        f"a client has {FEW_CLASSES} classes or fewer, and others have more",
+        lambda n: misses(n) and n.fewest_classes <= FEW_CLASSES,
+        "look at each client by name beside itself alone: who has two or three classes is good "
+        "alone already and may lose",
+        "fedmap compare --methods local,fedavg,map",
+        "five branches with images of their own, three seeds",
+        "docs/guide/first-models.md",
+        "2. Does a federation help?",
+        "2 of 5 lose with FedAvg, 0 of 5 with MAP's preset own",
+    ),
+    Rule(
+        f"no class is missing, but a client's classes differ in size by {SKEWED:g} times or more",
+        lambda n: not misses(n) and n.within >= SKEWED,
+        "FedAvg for personal models, FedROD or FedDyn for the global one; MAP is made for "
+        "missing classes and loses here",
+        "fedmap compare --methods local,fedavg,fedrod,feddyn",
+        "complete classes by a Dirichlet distribution, Fashion-MNIST and CIFAR-10, one seed",
+        "docs/reproduction/table-3.md",
+        "Runs at the scale `small`",
+        "global: FedROD 70.1, FedDyn 69.6, FedAvg 63.9, MAP 61.6; personal: FedAvg 76.4, FedROD "
+        "73.3, MAP 71.3",
+    ),
+    Rule(
+        f"the median client has fewer than {FEW_TESTS} test samples",
+        lambda n: n.tests_median < FEW_TESTS,
+        "read gains of single clients over several seeds only: --seeds 0-2",
+        "",
+        "the change of each client's accuracy from FedAvg to MAP, Fashion-MNIST, 100 clients",
+        "docs/reproduction/fairness.md",
+        "Few clients lose from FedAvg to MAP",
+        "with 120 test images one is almost a point, and many who lose, lose one image",
+    ),
+    Rule(
+        "a client's training loss is above ln(number of classes), as if it guessed",
+        lambda n: n.loss_most > log(n.classes),
+        "bound the gradient's length",
+        "fedmap run --clip 100",
+        "runs that exploded in their first rounds, Fashion-MNIST, LeNet",
+        "docs/map-default.md",
+        "Which reading of MAP is the default",
+        "after 8 rounds 78.2 % instead of 69.2 %",
+    ),
+]
+
+
+def advised(numbers: Numbers) -> list[Rule]:
+    """The rules that apply, the most important first."""
+    return [rule for rule in RULES if rule.applies(numbers)]
+
+
+def table() -> Table:
+    """All rules, as the guide shows them."""
+    lines = [
+        [
+            rule.when,
+            rule.advice,
+            f"`{rule.command}`" if rule.command else "",
+            f"{rule.study}: {rule.shown} ([{rule.section.replace('`', '')}]({linked(rule)}))",
+        ]
+        for rule in RULES
+    ]
+    return Table("What to try first", ["where", "try", "command", "backed by"], lines)
+
+
+def linked(rule: Rule) -> str:
+    """Its page, from docs/guide."""
+    inside = rule.page.removeprefix("docs/")
+    return f"../{inside}" if inside != rule.page else f"../../{rule.page}"

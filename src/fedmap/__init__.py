@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
     from fedmap.report.page import write_report
+    from fedmap.simulate.callbacks import Callback
     from fedmap.simulate.result import Result
     from fedmap.simulate.run import run
 
 __all__ = [
+    "Callback",
     "Comparison",
     "Diagnosis",
     "Federation",
@@ -36,6 +38,7 @@ __all__ = [
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
+    "Callback": "simulate.callbacks",
     "Comparison": "experiment.compare",
     "Diagnosis": "diagnosis",
     "Federation": "federation",

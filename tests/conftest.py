@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ from fedmap.cli.main import main
 from fedmap.data import synthetic
 from fedmap.federation import Federation, partition
 from fedmap.nets import NETS, Net
+from fedmap.simulate.run import run
 
 
 class Tiny(Net):
@@ -61,6 +63,27 @@ def federation() -> Federation:
 def images() -> Federation:
     """Four clients, 8x8 images of four classes, some classes missing."""
     return partition(synthetic(classes=4, train=160, test=40, shape=(1, 8, 8)), 4, seed=1)
+
+
+HOSTILE_CLIENTS = ["oslo", "<b>bergen</b>", '"><img src=x onerror=alert(1)>', "molde"]
+HOSTILE_CLASSES = ["<script>document.title = 'taken'</script>", "</script><h1>x", "plain | & a"]
+
+
+@pytest.fixture(scope="session")
+def hostile_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of three methods with two seeds each, whose clients and classes have names that a page
+    must not obey. Client k misses class k; the last one has all."""
+    rng, clients = np.random.default_rng(0), {}
+    for k, name in enumerate(HOSTILE_CLIENTS):
+        y = np.array([c for c in range(3) if c != k] * 20)
+        clients[name] = (rng.standard_normal((len(y), 4)) + 2 * np.eye(3, 4)[y], y)
+    own = Federation.from_arrays(clients, classes=HOSTILE_CLASSES)
+    folder = tmp_path_factory.mktemp("hostile")
+    for method in ("local", "fedavg", "map"):
+        for seed in (0, 1):
+            out = folder / f"{method}-{seed}"
+            run(method, own, net="tiny", rounds=7, fraction=0.5, epochs=1, seed=seed, out=out)
+    return folder
 
 
 @pytest.fixture(autouse=True)

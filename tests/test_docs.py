@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import fedmap
 from fedmap.cli.main import app
+from fedmap.experiment.leaderboard import BOARDS, Board
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -25,7 +26,8 @@ FEWER = shlex.split("--rounds 1 --epochs 0.2 --fraction 0.2 --workers 1")
 LESS = [*shlex.split("--data synthetic --net mlp --clients 6"), *FEWER]
 # What a page leaves open, and what the world below has in its place.
 STAND_INS = {
-    r"runs/NAME|RUN\.\.\.|\bRUN\b": "runs/small",
+    r"runs/NAME|RUN\.\.\.|\bRUN\b|(?<=report )runs/\w+": "runs/small",
+    r"--baseline fedavg": "--baseline map",
     r"csv:PATH": "csv:table.csv",
     r"folder:PATH": "folder:photos-of-clients",
     r"methods NAME": "methods map",
@@ -40,6 +42,7 @@ ELSEWHERE = {
     r"^fedmap data get": "tests/data/test_download.py",
     r"--ray-address": "tests/federation/test_ray.py",
     r"--device cuda": "tests/test_cuda.py",
+    r"^fedmap report .*--serve": "tests/report/test_serve.py",
 }
 # A stand-in for the pre-trained nets of docs/guide/own-net.md, which need torchvision and timm.
 FROZEN = """
@@ -147,6 +150,16 @@ def test_the_docs_have_commands() -> None:
     assert len(HERE) > 60
 
 
+@pytest.fixture
+def _small_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaderboards in no time; tests/experiment has a whole one."""
+    small = Board("", {"data": "synthetic", "clients": 6, "rounds": 1}, (0,))
+    for name in BOARDS:
+        monkeypatch.setitem(BOARDS, name, small)
+    monkeypatch.setattr("fedmap.experiment.leaderboard.contenders", lambda board: ["fedavg"])
+
+
+@pytest.mark.usefixtures("_small_boards")
 @pytest.mark.parametrize("command", HERE)
 def test_a_command_of_the_docs_runs(command: str, in_world: Path) -> None:
     words = filled(command)

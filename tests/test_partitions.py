@@ -1,11 +1,20 @@
 """Who gets which sample: rules that hold for every partition, and each one's own."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedmap
+from fedmap.data import Dataset, synthetic
 from fedmap.errors import FedmapError
+from fedmap.federation import Federation, partition
 from fedmap.partitions import (
     PARTITIONS,
     Ints,
@@ -17,8 +26,9 @@ from fedmap.partitions import (
     draw_owners,
     proportional,
 )
+from fedmap.simulate.settings import Settings, read_toml
 
-EVERY = sorted(PARTITIONS)
+EVERY = sorted(set(PARTITIONS) - {"classes"})  # which draws what a table says: see below
 SIZED = [name for name in EVERY if issubclass(PARTITIONS[name].params, SizedParams)]
 few = settings(max_examples=15, deadline=None)
 many = settings(max_examples=60, deadline=None)
@@ -43,13 +53,13 @@ def small(draw: st.DrawFn, samples_per_client: int | None = None) -> Labels:
     return Labels(labels, classes, clients, rng.permutation(np.arange(samples) % clients))
 
 
-def owners(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
+def owners(name: str, labels: Labels, seed: int = 0, **params: Any) -> Ints:
     if name == "shards":  # as many as there are, where there are fewer than the default of two
         params = {"classes_per_client": min(2, labels.classes)} | params
     return draw_owners(name, labels, PARTITIONS[name].params(**params), np.random.default_rng(seed))
 
 
-def table(name: str, labels: Labels, seed: int = 0, **params: float) -> Ints:
+def table(name: str, labels: Labels, seed: int = 0, **params: Any) -> Ints:
     """(clients, classes): how many samples of each class does each client hold?"""
     cells = owners(name, labels, seed, **params) * labels.classes + labels.labels
     return np.bincount(cells, minlength=labels.clients * labels.classes).reshape(
@@ -214,6 +224,205 @@ def test_shards_that_cannot_be_say_what_can(each: int, clients: int) -> None:
         owners("shards", balanced(10, clients, 1_000), classes_per_client=each)
 
 
+# Vacant classes.
+
+
+@few
+@given(clients=st.integers(1, 30), each=st.integers(1, 6), more=st.integers(0, 50), seed=seeds)
+def test_vacant_clients_have_shards_of_the_samples_sorted_by_class(
+    clients: int, each: int, more: int, seed: int
+) -> None:
+    given = balanced(7, clients, max(each, 2) * clients + more)
+    owner = owners("vacant", given, seed, shards_per_client=each)
+    samples = len(given.labels)
+    # By hand: the bounds of the shards, and of each class in the sorted samples.
+    least, longer = divmod(samples, each * clients)
+    ends = np.cumsum([least + 1] * longer + [least] * (each * clients - longer))
+    counts = np.zeros((len(ends), 7), int)
+    for place, label in enumerate(np.sort(given.labels)):
+        counts[np.searchsorted(ends, place, side="right"), label] += 1
+    # Each class has as many samples of each client as this client's shards have.
+    found = np.bincount(owner * 7 + given.labels, minlength=7 * clients).reshape(clients, 7)
+    assert found.sum(0).tolist() == counts.sum(0).tolist()
+    assert found.sum(1).min() >= each * least
+    assert found.sum(1).max() <= each * (least + 1)
+    assert (found > 0).sum() <= (counts > 0).sum()
+
+
+def test_two_shards_leave_a_client_two_classes_at_most_where_shards_fit_into_classes() -> None:
+    counts = table("vacant", balanced(10, 100, 60_000))
+    held = (counts > 0).sum(1)
+    assert set(held) == {1, 2}
+    assert set(counts.sum(1)) == {600}
+    # 2 of 200 shards of 10 classes with 20 each: the same class with probability 19/199
+    assert 0 < (held == 1).sum() < 30
+
+
+def test_more_shards_than_samples_are_refused_with_the_most_that_are_possible() -> None:
+    with pytest.raises(
+        FedmapError, match=r"shards_per_client is 6; at most 5 are possible with 50 .* 10 clients"
+    ):
+        owners("vacant", balanced(5, 10, 50), shards_per_client=6)
+    assert np.bincount(owners("vacant", balanced(5, 10, 50), shards_per_client=5)).min() == 5
+
+
+# By a table.
+
+Written = Callable[[str], Path]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """A table in a file."""
+
+    def write(rows: str) -> Path:
+        path = tmp_path / "classes.csv"
+        path.write_text(f"client,class\n{rows}")
+        return path
+
+    return write
+
+
+def named(names: tuple[str, ...] = ("ant", "bee", "cat", "dog")) -> Dataset:
+    """Forty vectors of four classes with these names."""
+    return replace(synthetic(classes=4, train=40, test=8, shape=(3,)), classes=names)
+
+
+TABLE = "0,ant\n0,bee\n1,2\n1,bee\n2,dog\n"
+
+
+@many
+@given(
+    holds=st.lists(st.sets(st.integers(0, 4), min_size=1), min_size=1, max_size=6).filter(
+        lambda holds: set().union(*holds) == set(range(5))
+    ),
+    seed=seeds,
+)
+def test_each_client_has_the_classes_of_the_table_and_no_others(
+    holds: list[set[int]], seed: int
+) -> None:
+    rows = [f"{client},{c}" for client, classes in enumerate(holds) for c in classes]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "classes.csv"
+        path.write_text("\n".join(["client,class", *rows[::-1]]))
+        counts = table("classes", balanced(5, len(holds), 200), seed, file=str(path))
+    assert [set(np.flatnonzero(row)) for row in counts] == holds
+    for c in range(5):  # evenly
+        shares = counts[counts[:, c] > 0, c]
+        assert shares.max() - shares.min() <= 1
+
+
+def test_classes_are_given_by_name_or_number_and_the_table_says_how_many_clients(
+    written: Written,
+) -> None:
+    found = partition(named(), kind="classes", file=str(written(TABLE)))
+    held = [set(row.nonzero().flatten().tolist()) for row in found.observed]
+    assert held == [{0, 1}, {1, 2}, {3}]
+
+
+def test_a_name_that_is_a_number_is_a_name(written: Written) -> None:
+    file = str(written("0,3\n0,2\n1,1\n1,0\n"))
+    found = partition(named(("3", "2", "1", "0")), kind="classes", file=file)
+    assert found.observed[0].tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("0,ant\n0,bee\n1,cow\n", "there is no class 'cow'; .*there are: ant, bee, cat, dog"),
+        ("0,ant\n0,bee\n1,4\n", r"there is no class '4'; .*number from 0 to 3\)"),
+        ("0,ant\n0,bee\n0,-1\n", "there is no class '-1'"),
+        ("0,ant\n0,bee\n1,cat\n", "class 'dog' is nobody's: give it to a client"),
+        ("0,ant\n0,bee\n2,cat\n2,dog\n", "client 1 has no class; clients are numbered from 0"),
+        ("1,ant\n1,bee\n1,cat\n1,dog\n", "client 0 has no class"),
+        ("999999999,ant\n", "client 0 has no class"),
+        ("0,ant\noslo,bee\n", "row 3 has the client 'oslo'; whole numbers from 0 are allowed"),
+        ("0,ant\n-1,bee\n", "row 3 has the client '-1'"),
+        ("0,ant\n0,\n", "row 3 has no value in column class"),
+        ("0,ant\n,bee\n", "row 3 has no value in column client"),
+        ("0,ant,1\n", "row 2 has 3 values, but there are 2 columns"),
+        ("", "there is no "),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_with_its_file_and_what_is_wrong(
+    written: Written, rows: str, sentence: str
+) -> None:
+    with pytest.raises(FedmapError, match=f"classes.csv: {sentence}"):
+        partition(named(), kind="classes", file=str(written(rows)))
+
+
+def test_too_few_samples_for_what_the_table_says_are_refused(written: Written) -> None:
+    rows = "".join(f"{client},{c}\n" for client in range(11) for c in ("ant", "bee", "cat", "dog"))
+    with pytest.raises(FedmapError, match="class 'ant' has too few samples for the clients that"):
+        partition(named(), kind="classes", file=str(written(rows)))
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({}, "partition classes needs a table: --partition-param file=FILE.csv"),
+        ({"file": "nowhere.csv"}, "nowhere.csv: cannot be read"),
+        ({"file": "."}, "cannot be read"),
+        ({"file": "classes.csv", "rows": 3}, "partition classes has no parameter 'rows'"),
+    ],
+)
+def test_without_a_table_there_is_no_such_partition(
+    params: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FedmapError, match=sentence):
+        partition(named(), kind="classes", **params)
+
+
+def test_a_table_without_a_column_of_classes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("client,label\n0,ant\n")
+    with pytest.raises(FedmapError, match="there is no column 'class'; there are: client, label"):
+        partition(named(), kind="classes", file=str(tmp_path / "a.csv"))
+
+
+def test_another_number_of_clients_than_the_tables_is_refused(written: Written) -> None:
+    with pytest.raises(FedmapError, match=r"clients is 4, but .*classes.csv has 3; leave clients"):
+        partition(named(), 4, kind="classes", file=str(written(TABLE)))
+
+
+def test_the_way_back_to_a_federation_has_the_tables_whole_path_and_checksum(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(TABLE)
+    monkeypatch.chdir(path.parent)
+    params = partition(named(), kind="classes", file="classes.csv").origin["partition_params"]
+    assert params["file"] == str(path)
+    again = partition(named(), kind="classes", **params)
+    assert again.origin["partition_params"] == params
+    path.write_text(f"client,class\n{TABLE}2,ant\n")
+    with pytest.raises(FedmapError, match=r"classes.csv has changed \(checksum"):
+        partition(named(), kind="classes", **params)
+
+
+def test_a_run_by_a_table_is_repeated_by_its_run_toml_or_refused(
+    written: Written, tmp_path: Path
+) -> None:
+    rows = "".join(f"{number % 3},{number}\n" for number in range(10))
+    params = {"file": str(written(rows))}
+    given = {"data": "synthetic", "partition": "classes", "partition_params": params}
+    federation = Settings.of(given | {"samples": 400}).federation()
+    run = fedmap.run("fedavg", federation, out=tmp_path / "run", net="mlp", rounds=1, epochs=0.1)
+    kept = Settings.of(read_toml(run.folder / "run.toml"))
+    assert kept.federation().marks == federation.marks
+    written(f"{rows}0,1\n")
+    with pytest.raises(FedmapError, match="has changed"):
+        kept.federation()
+
+
+def test_own_data_is_divided_by_a_table(written: Written) -> None:
+    rng = np.random.default_rng(0)
+    pairs = {name: (rng.random((20, 3)), ["ant", "bee"] * 10) for name in ("oslo", "bergen")}
+    dataset = Federation.from_arrays(pairs).dataset
+    found = partition(dataset, kind="classes", file=str(written("0,ant\n1,bee\n2,ant\n2,bee\n")))
+    assert len(found) == 3
+    assert found.observed.tolist() == [[True, False], [False, True], [True, True]]
+
+
 # Without any skew.
 
 
@@ -239,7 +448,7 @@ def test_natural_needs_owners() -> None:
     with pytest.raises(
         FedmapError,
         match="partition natural: the samples come without owners; "
-        "choose one of dirichlet, iid, incomplete, shards",
+        "choose one of classes, dirichlet, iid, incomplete, shards, vacant",
     ):
         owners("natural", balanced(3, 4, 50)._replace(owner=None))
 

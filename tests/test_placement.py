@@ -27,6 +27,9 @@ FEW_STEPS: dict[str, dict[str, Any]] = {
     "pfedme": {"inner_steps": 1},
 }
 OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
+    ("feddecorr", {"preset": "fedmr"}),
+    ("fedntd", {"preset": "fedlmd"}),
+    ("fedvls", {"preset": "printed"}),
     ("map", {"preset": "own"}),
     ("map", {"transfer": "mmd"}),
     ("fedopt", {"optimizer": "yogi"}),

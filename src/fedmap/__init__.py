@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from fedmap.experiment.sweep import sweep
     from fedmap.federation import Federation, partition
     from fedmap.methods import Method, register
+    from fedmap.report.page import write_report
+    from fedmap.simulate.callbacks import Callback
     from fedmap.simulate.result import Result
     from fedmap.simulate.run import run
 
 __all__ = [
+    "Callback",
     "Comparison",
     "Diagnosis",
     "Federation",
@@ -30,10 +33,12 @@ __all__ = [
     "register",
     "run",
     "sweep",
+    "write_report",
 ]
 
 # Loaded when first used: `fedmap --help` must not wait for torch.
 _HOME = {
+    "Callback": "simulate.callbacks",
     "Comparison": "experiment.compare",
     "Diagnosis": "diagnosis",
     "Federation": "federation",
@@ -48,6 +53,7 @@ _HOME = {
     "register": "methods",
     "run": "simulate.run",
     "sweep": "experiment.sweep",
+    "write_report": "report.page",
 }
 
 

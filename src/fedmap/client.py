@@ -35,7 +35,9 @@ class Training(BaseModel):
     fraction: float = Field(
         0.2, gt=0, le=1, description="share Q of the clients that take part in a round"
     )
-    epochs: float = Field(5, gt=0, description="local epochs E; at least five steps are taken")
+    epochs: float = Field(
+        5, gt=0, le=1e6, description="local epochs E; at least five steps are taken"
+    )
     batch: int = Field(64, ge=1, description="batch size B")
     lr: float = Field(0.03, gt=0, description="learning rate of local SGD")
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of local SGD")

@@ -7,4 +7,4 @@ class FedmapError(Exception):
 
 
 class DivergenceError(FedmapError):
-    """Training left the finite numbers."""
+    """Training left the finite numbers, or all that others do."""

@@ -363,9 +363,10 @@ def partition(
     kind = own_code.full_name(kind)
     chosen = checked(find_partition(kind).params, params, f"partition {kind}")
     if clients is None:
-        natural = kind == "natural" and own is not None
-        clients = int(own.max()) + 1 if natural else dataset.defaults.clients  # type: ignore[union-attr]
-    given = Labels(dataset.train_y.numpy(), len(dataset.classes), clients, own)
+        known = chosen.count_clients(own)
+        clients = dataset.defaults.clients if known is None else known
+    names = tuple(dataset.classes)
+    given = Labels(dataset.train_y.numpy(), len(names), clients, own, names)
     missing = np.setdiff1d(np.arange(given.classes), given.labels)
     if len(missing) and kind != "natural":
         raise FedmapError(

@@ -12,6 +12,7 @@ from fedmap.vector import Model
 
 Loss = Callable[[Model, Tensor, Tensor], Tensor]
 RestrictedMode = Literal["binary", "soft", "share", "removed"]
+OUT = -1e30  # the logit of a class that is out of a softmax: e^OUT is 0, and so is 0 times OUT
 
 
 def cross_entropy(model: Model, x: Tensor, y: Tensor) -> Tensor:
@@ -61,6 +62,11 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float) -> Tensor
     target = F.log_softmax(teacher / temperature, dim=1)
     answer = F.log_softmax(student / temperature, dim=1)
     return temperature**2 * F.kl_div(answer, target, reduction="batchmean", log_target=True)
+
+
+def label_places(labels: Tensor, classes: int) -> Tensor:
+    """For each sample and class: is it the sample's label?"""
+    return labels[:, None] == torch.arange(classes, device=labels.device)
 
 
 def mmd(h: Tensor, other: Tensor) -> Tensor:

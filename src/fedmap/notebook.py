@@ -38,10 +38,15 @@ def in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
+def wanted(progress: bool | None) -> bool:
+    """Is a bar shown? Where nothing is said, in a notebook."""
+    return in_notebook() if progress is None else progress
+
+
 @contextmanager
 def progress_bar(label: str, total: float, progress: bool | None) -> Iterator[Move]:
     """A bar while the work inside goes on; `progress` says whether, None: in a notebook."""
-    if not (in_notebook() if progress is None else progress):
+    if not wanted(progress):
         yield lambda done, now: None
         return
     from rich.console import Console

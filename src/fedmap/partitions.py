@@ -2,16 +2,20 @@
 sample is held exactly once. It knows labels only, nothing of images, methods or engines."""
 
 import inspect
+import os
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from fedmap import own_code
+from fedmap.data.own.csv_files import read_table
 from fedmap.errors import FedmapError
-from fedmap.registry import Registry, headline
+from fedmap.registry import Registry, headline, nearest
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -22,15 +26,20 @@ class PartitionParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    def count_clients(self, owner: Ints | None) -> int | None:
+        """How many clients there are, where nobody has to choose that."""
+        return None
+
 
 class Labels(NamedTuple):
     """What a partition sees: the label of every training sample, how many classes and clients there
-    are, and the owner of each sample where the data has owners."""
+    are, the owner of each sample where the data has owners, and the classes' names."""
 
     labels: Ints
     classes: int
     clients: int
     owner: Ints | None = None
+    names: tuple[str, ...] = ()
 
 
 class Partition(NamedTuple):
@@ -155,6 +164,135 @@ def draw_shards(given: Labels, params: PartitionParams, rng: np.random.Generator
 PARTITIONS.add("shards")(Partition(ShardsParams, draw_shards))
 
 
+class VacantParams(PartitionParams):
+    """The samples, sorted by class, are cut into equal shards; each client draws two of them, and
+    most classes are vacant for it."""
+
+    shards_per_client: int = Field(2, ge=1, description="shards of each client")
+
+
+def draw_vacant(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    """As McMahan et al. (2017) have it, and papers on vacant classes after them. A shard may span
+    the end of a class, and a client may draw two shards of one class."""
+    assert isinstance(params, VacantParams)
+    each, samples = params.shards_per_client, len(given.labels)
+    if samples < 2 * given.clients:
+        raise too_many(given)
+    if each * given.clients > samples:
+        raise FedmapError(
+            f"partition vacant: shards_per_client is {each}; at most {samples // given.clients} "
+            f"are possible with {samples} training samples and {given.clients} clients"
+        )
+    shuffled = rng.permutation(samples)
+    by_class = shuffled[np.argsort(given.labels[shuffled], kind="stable")]
+    drawn = rng.permutation(np.repeat(np.arange(given.clients), each))
+    owner = np.empty(samples, np.int64)
+    for client, shard in zip(drawn, np.array_split(by_class, len(drawn)), strict=True):
+        owner[shard] = client
+    return owner
+
+
+PARTITIONS.add("vacant")(Partition(VacantParams, draw_vacant))
+
+
+class ClassesParams(PartitionParams):
+    """A table says which classes each client has; a class's samples are divided evenly among the
+    clients that have it."""
+
+    file: str = Field(
+        description="a .csv file with the columns client (whole numbers from 0) and class (names "
+        "or numbers), one row for each class of a client"
+    )
+    checksum: int | None = Field(
+        None, description="of the file; a run keeps it, and is repeated with the same table only"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """With the whole path, and the checksum of what the file has now."""
+        if not given.get("file"):
+            raise FedmapError(
+                "partition classes needs a table: --partition-param file=FILE.csv, with the "
+                "columns client and class"
+            )
+        path = Path(os.path.expanduser(str(given["file"]))).absolute()
+        read_table(path)  # refuses what cannot be read
+        found = zlib.crc32(path.read_bytes())
+        if given.get("checksum") not in (None, found):
+            raise FedmapError(
+                f"partition classes: {path} has changed (checksum {given['checksum']} then, "
+                f"{found} now); bring the table back, or leave checksum out to take the new one"
+            )
+        return given | {"file": str(path), "checksum": found}
+
+    def count_clients(self, owner: Ints | None) -> int | None:
+        return len({client for client, _ in self.rows()})
+
+    def rows(self) -> list[tuple[int, str]]:
+        """Client and class of every row."""
+        table = read_table(Path(self.file))
+        columns = zip(table.rows, table.column("client"), table.column("class"), strict=True)
+        return [(self._client(row, client), label) for row, client, label in columns]
+
+    def _client(self, row: int, text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise FedmapError(
+                f"{self.file}: row {row} has the client {text!r}; whole numbers from 0 are allowed"
+            )
+        return int(text)
+
+
+def draw_classes(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:
+    """What the table says, or a sentence why that cannot be."""
+    assert isinstance(params, ClassesParams)
+    rows = params.rows()
+    _refuse_other_clients(given, {client for client, _ in rows}, params.file)
+    holds = np.zeros((given.clients, given.classes), bool)
+    for client, label in rows:
+        holds[client, _class(given, label, params.file)] = True
+    _refuse_classes(given, ~np.any(holds, axis=0), params.file, "is nobody's: give it to a client")
+    owner = divide(given, holds.astype(float), rng)
+    found = np.zeros_like(holds)
+    found[owner, given.labels] = True
+    lost = np.any(found != holds, axis=0)
+    _refuse_classes(given, lost, params.file, "has too few samples for the clients that share it")
+    return owner
+
+
+def _refuse_other_clients(given: Labels, found: set[int], file: str) -> None:
+    for missing in sorted(set(range(len(found))) - found):
+        raise FedmapError(
+            f"{file}: client {missing} has no class; clients are numbered from 0 to the last, "
+            "each with at least one class"
+        )
+    if given.clients != len(found):
+        raise FedmapError(
+            f"clients is {given.clients}, but {file} has {len(found)}; leave clients out"
+        )
+
+
+def _refuse_classes(given: Labels, which: NDArray[np.bool_], file: str, why: str) -> None:
+    for number in np.flatnonzero(which):
+        name = repr(given.names[number]) if given.names else str(number)
+        raise FedmapError(f"{file}: class {name} {why}")
+
+
+def _class(given: Labels, text: str, file: str) -> int:
+    """The number of a class that is given by name, or by number where no class has that name."""
+    if text in given.names:
+        return given.names.index(text)
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < given.classes:
+        return int(text)
+    known = f"; {nearest(text, given.names)}" if given.names else ""
+    raise FedmapError(
+        f"{file}: there is no class {text!r}{known} (or a number from 0 to {given.classes - 1})"
+    )
+
+
+PARTITIONS.add("classes")(Partition(ClassesParams, draw_classes))
+
+
 class IIDParams(SizedParams):
     """Each client gets random samples, whatever their class."""
 
@@ -172,6 +310,9 @@ PARTITIONS.add("iid")(Partition(IIDParams, draw_iid))
 class NaturalParams(PartitionParams):
     """Each sample stays with the owner that the data gives it, such as its writer; there are as
     many clients as owners."""
+
+    def count_clients(self, owner: Ints | None) -> int | None:
+        return None if owner is None else int(owner.max()) + 1
 
 
 def draw_natural(given: Labels, params: PartitionParams, rng: np.random.Generator) -> Ints:

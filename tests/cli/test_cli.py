@@ -110,6 +110,11 @@ def test_a_run_that_diverges_does_not_end_a_comparison(fedmap: Fedmap) -> None:
         ("run --fraction 1.5", "fraction is 1.5; allowed: number above 0 up to 1"),
         ("run --rounds 0", "rounds is 0; allowed: whole number from 1"),
         ("run --lr nan", "lr is nan"),
+        ("run --epochs 1e30", "epochs is 1e+30; allowed: number above 0 up to 1e+06"),
+        ("run --dp-clip inf", "dp_clip is inf; allowed: value above 0 up to 1e+09"),
+        ("run --dp-clip 1 --dp-noise 1e30", "dp_noise is 1e+30; allowed: value above 0"),
+        ("run --data=", "there is no dataset ''"),
+        ("run --net=", "there is no net ''"),
         (f"run --clients {10**23}", f"10000 training samples cannot give {10**23} clients two"),
         (f"run --out {'long' * 99}", "long/run.toml: File name too long"),
         (f"run --net {'long' * 99}.py:Net", "long.py: File name too long"),
@@ -227,6 +232,16 @@ def test_the_statistics_of_a_partition_are_those_of_its_clients() -> None:
         "clients_per_class": {"least": min(holders), "most": max(holders)},
         "global_test_samples": 80,
     }
+
+
+def test_a_partition_by_a_table_has_the_tables_clients(fedmap: Fedmap, tmp_path: Path) -> None:
+    rows = "".join(f"{number % 3},{number}\n" for number in range(10))
+    (tmp_path / "classes.csv").write_text(f"client,class\n{rows}")
+    by_table = "--data synthetic --partition classes --partition-param file=classes.csv"
+    assert "\n  clients: 3\n" in fedmap(f"partition {by_table}").stdout
+    refused = fedmap(f"partition {by_table} --clients 4")
+    assert refused.returncode == 1
+    assert "clients is 4, but" in refused.stderr
 
 
 def test_partition_says_what_was_drawn(fedmap: Fedmap) -> None:

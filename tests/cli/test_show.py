@@ -152,3 +152,32 @@ def test_results_are_json_where_it_is_asked_for(capsys: pytest.CaptureFixture[st
 def test_statistics_are_lines_with_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     show.statistics("title", {"clients": 4, "in_all": {"mean": 2.5, "most": 3}}, as_json=False)
     assert capsys.readouterr().out == "title\n  clients: 4\n  in all: mean 2.5, most 3\n"
+
+
+def test_at_60_columns_the_progress_is_not_cut() -> None:
+    label = "map[alpha=0.25,weight=0.0625,transfer=mmd,preset=printed] #12"
+    now = "global 81.0%  personal 88.1%"
+    step = Progress(label, 12, 150, now, 30, 0.4, 5000.0)
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=60, color_system=None)
+    with Display(False, console).shown() as display:
+        display(step)
+    shown = screen.getvalue().rpartition("\x1b[2K")[2] or screen.getvalue()
+    joined = "".join(shown.split())  # a line may end at any space
+    assert "…" not in shown
+    for part in (label, f"12/150  {now}", "40%  83 min left"):
+        assert part.replace(" ", "") in joined
+
+
+def test_a_table_that_is_too_wide_is_shown_line_by_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    row = ROWS[0]._replace(method="map[alpha=0.25]", gain="+12.3", losers="123 of 300")
+    show.results([row], [], as_json=False)
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    for cell in ("global: 80.0 ± 0.1", "gain over local: +12.3", "clients that lose: 123 of 300"):
+        assert f"  {cell}\n" in shown
+    assert "map[alpha=0.25]" in shown

@@ -48,10 +48,15 @@ def test_methods_of_one_seed_share_a_federation(
 def test_compare_shows_progress_of_the_whole_and_skips_what_is_done(tmp_path: Path) -> None:
     seen: list[Progress] = []
     first = fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **SMALL)
-    steps = [(p.label, p.step, p.share) for p in seen]
-    assert steps == [("fedavg", 1, 0.25), ("fedavg", 2, 0.5), ("map", 1, 0.75), ("map", 2, 1.0)]
+    steps = [(p.label, p.step) for p in seen]
+    assert steps == [("fedavg", 1), ("fedavg", 2), ("map", 1), ("map", 2)]
+    shares = [p.share for p in seen]
+    assert 0 < shares[0] < shares[1] < shares[2] < shares[3] == 1
     again = fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **SMALL)
-    assert len(seen) == 4
+    assert [(p.label, p.step, p.now) for p in seen[4:]] == [
+        ("fedavg", 2, "finished before"),
+        ("map", 2, "finished before"),
+    ]
     assert again.table() == first.table()
 
 
@@ -81,7 +86,9 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
         fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=stop, **SMALL)
     seen: list[Progress] = []
     fedmap.compare(["fedavg", "map"], out=tmp_path, on_progress=seen.append, **SMALL)
-    assert [(progress.label, progress.step) for progress in seen] == [("map", 2)]
+    assert [(progress.label, progress.step) for progress in seen] == [("fedavg", 2), ("map", 2)]
+    assert seen[0].now == "finished before"
+    assert seen[1].now.startswith("global ")
 
 
 def test_the_table_has_the_numbers_of_the_runs(tmp_path: Path) -> None:
@@ -209,6 +216,11 @@ def test_a_class_given_in_python_is_spoken_of_like_any_other(tmp_path: Path) -> 
 def test_the_tables_are_written_beside_the_runs(with_local: fedmap.Comparison) -> None:
     written = with_local.tables()
     assert written["clients"].read_text() == with_local.clients().csv()
+    for name in ("methods", "clients", "runs"):
+        assert {path.suffix for path in with_local.folder.glob(f"{name}.*")} == {
+            *(".md", ".csv", ".tex")
+        }
+    assert written["methods"].with_suffix(".tex").read_text() == with_local.table().latex()
     head, *lines = csv.reader(written["runs"].read_text().splitlines())
     found = [dict(zip(head, line, strict=True)) for line in lines]
     assert [(one["method"], one["seed"]) for one in found[:3]] == [

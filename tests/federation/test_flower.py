@@ -28,6 +28,7 @@ from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import Setup
 
 GIVEN: dict[str, Any] = {"net": "lenet", "epochs": 1.0, "batch": 32, "lr": 0.03, "fraction": 1.0}
+ROUNDS = 5  # one whole, one without a site, one with it again, one cut short, one after that
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +92,12 @@ def assert_same(places: list[Site], ours: Result, expected: Result) -> None:
         assert same_tensors(personal(site), other), site.name
 
 
-@pytest.mark.parametrize("method", ["map", "scaffold"])
-def test_a_federation_has_the_simulators_bits(
-    method: str, lab: Lab, places: list[Site], tmp_path: Path
-) -> None:
-    folder = app(tmp_path / "app", method=method, rounds=2)
-    lab.run_app(folder, within=180)
+def test_a_federation_has_the_simulators_bits(lab: Lab, places: list[Site], tmp_path: Path) -> None:
+    """Of one method; tests/flower has every one, with messages that do not leave the process."""
+    folder = app(tmp_path / "app", method="map", rounds=2)
+    lab.run_app(folder, within=360)
     ours = Result.read(folder / "run")
-    expected = simulated(places, tmp_path / "simulated", method=method, rounds=2)
+    expected = simulated(places, tmp_path / "simulated", method="map", rounds=2)
     strip = [[{**r, "seconds": 0} for r in one.rounds] for one in (ours, expected)]
     assert strip[0] == strip[1]
     # Sites do not tell which class was taken for which: what follows from that alone is not known.
@@ -147,27 +146,27 @@ def test_a_killed_site_and_a_killed_server_change_no_bit_of_what_is_left(
 ) -> None:
     """A site is killed while it has an order, and comes back; then the server is killed in the
     middle of a round, and the run is started again."""
-    folder = app(tmp_path / "app", method="map", rounds=6, min_sites=2, round_timeout=45.0)
+    folder = app(tmp_path / "app", method="map", rounds=ROUNDS, min_sites=2, round_timeout=45.0)
     run = folder / "run"
-    thread, errors = in_thread(lambda: lab.run_app(folder, within=300))
-    wait_for(lambda: whole_rounds(run) >= 1, 180, "no round was played")
+    thread, errors = in_thread(lambda: lab.run_app(folder, within=600))
+    wait_for(lambda: whole_rounds(run) >= 1, 360, "no round was played")
     lab.end_site("oslo", signal.SIGKILL)
-    wait_for(lambda: whole_rounds(run) >= 2, 180, "no round was played without oslo")
+    wait_for(lambda: whole_rounds(run) >= 2, 360, "no round was played without oslo")
     lab.restart_site("oslo")
     before = whole_rounds(run)
-    wait_for(lambda: whole_rounds(run) > before or not thread.is_alive(), 180, "oslo is not back")
+    wait_for(lambda: whole_rounds(run) > before or not thread.is_alive(), 360, "oslo is not back")
     lab.stop_link(signal.SIGKILL)
     thread.join(120)
     assert errors, "the run was finished before the server was killed"
     stopped_at = whole_rounds(run)
     lab.start_link()
-    wait_for(lambda: online(lab) == 3, 120, "the sites did not come back")
-    lab.run_app(folder, within=300)
+    wait_for(lambda: online(lab) == 3, 240, "the sites did not come back")
+    lab.run_app(folder, within=600)
     ours = Result.read(run)
-    assert stopped_at < 6
+    assert stopped_at < ROUNDS
     taking_part = [[client["client"] for client in record["clients"]] for record in ours.rounds]
     assert any(1 not in part for part in taking_part), "oslo was never left out"
-    more = {"method": "map", "rounds": 6}
+    more = {"method": "map", "rounds": ROUNDS}
     expected = simulated(places, tmp_path / "simulated", taking_part, **more)
     assert_same(places, ours, expected)
     for number, site in enumerate(sorted(places, key=lambda site: site.name)):

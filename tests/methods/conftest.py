@@ -189,6 +189,21 @@ def present(value: T | None) -> T:
     return value
 
 
+def assert_gradient(
+    ours: Callable[[Tensor], Tensor], by_hand: Callable[[Tensor], Tensor], at: Tensor
+) -> None:
+    """Both functions have the same value here, and the gradient of ours is the slopes of the other,
+    by finite differences."""
+    at = at.detach().double().requires_grad_()
+    value = ours(at)
+    (gradient,) = torch.autograd.grad(value, at)
+    at = at.detach()
+    torch.testing.assert_close(value.detach(), by_hand(at))
+    steps = 1e-6 * torch.eye(at.numel(), dtype=at.dtype).view(-1, *at.shape)
+    slopes = [(by_hand(at + step) - by_hand(at - step)) / 2e-6 for step in steps]
+    torch.testing.assert_close(gradient.flatten(), torch.stack(slopes), rtol=1e-5, atol=1e-7)
+
+
 def models_taken(client: Client) -> list[Model]:
     """The working models that the client takes from now on."""
     taken: list[Model] = []

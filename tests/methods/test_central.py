@@ -116,3 +116,14 @@ def test_a_training_that_diverges_is_everybodys_and_not_the_first_clients(
 ) -> None:
     with pytest.raises(FedmapError, match="the training loss of all clients together is"):
         fedmap.run("central", federation, **SMALL | {"lr": 1e8, "rounds": 5})
+
+
+def test_a_failure_does_not_name_a_client(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any) -> Any:
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setattr(Central, "local_round", fail)
+    with pytest.raises(FedmapError, match=r"^the pooled samples failed in round 1:"):
+        fedmap.run("central", federation, **SMALL)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedmap.methods import parameters_of
 from fedmap.paper.federated import (
     SMOKE,
     FederatedRun,
@@ -13,7 +14,6 @@ from fedmap.paper.federated import (
     failures,
     gains_of,
     map_beside_fedavg,
-    parameters_of,
     row,
     shown_name,
     trusted,

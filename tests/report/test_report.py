@@ -214,6 +214,25 @@ def test_latex_writes_its_own_letters_so_that_they_are_printed() -> None:
     )
 
 
+def test_a_table_is_written_in_three_files(tmp_path: Path) -> None:
+    written = TABLE.write(tmp_path / "a.b")
+    assert [path.name for path in written] == ["a.b.md", "a.b.csv", "a.b.tex"]
+    texts = [TABLE.markdown(), TABLE.csv(), TABLE.latex()]
+    assert [path.read_text() for path in written] == texts
+
+
+def test_a_table_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FedmapError, match=r"cannot write the table .*nowhere"):
+        TABLE.write(tmp_path / "nowhere" / "table")
+
+
+def test_a_hostile_name_stays_one_cell_of_text() -> None:
+    table = Table("", ["class"], [["a|b\nc<script>~^"]])
+    assert table.markdown().splitlines()[2] == r"| a\|b c&lt;script>~^ |"
+    line = r"a|b c<script>\textasciitilde{}\textasciicircum{} \\"
+    assert line in table.latex().splitlines()
+
+
 def test_smooth_is_the_mean_of_the_last_values_and_of_fewer_at_the_beginning() -> None:
     found = smooth(np.array([1.0, 2.0, 6.0, 4.0, 5.0, 9.0]), 3)
     assert found.tolist() == pytest.approx([1, 1.5, 3, 4, 5, 6])

@@ -1,3 +1,4 @@
+import math
 import multiprocessing
 import os
 import signal
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 import fedmap
 from fedmap.client import Client
@@ -52,6 +54,8 @@ class Failing(FedAvg):
                 os.kill(os.getpid(), signal.SIGKILL)
             if os.environ["FAIL"] == "hang":
                 time.sleep(60)
+            if os.environ["FAIL"] == "exit":
+                raise SystemExit(3)
             raise ZeroDivisionError("deep inside")
         return super().local_round(client, down, state)
 
@@ -68,6 +72,7 @@ class Failing(FedAvg):
             "hang",
             r"client 2 failed in round 1:\nnothing came back within 1 s \(client_timeout\)",
         ),
+        ("exit", r"(?s)client 2 failed in round 1:.*SystemExit: 3"),
     ],
 )
 @pytest.mark.usefixtures("_quick")
@@ -87,6 +92,15 @@ def test_more_workers_than_clients_of_a_round_give_the_same_bits(federation: Fed
     small = SMALL | {"net": "tiny"}
     many = fedmap.run("map", federation, engine="spawn", workers=5, **small)
     assert outcome(many) == outcome(fedmap.run("map", federation, **small))
+
+
+def test_a_net_that_no_other_process_could_find_is_refused(images: Federation) -> None:
+    class Here(nn.Sequential):
+        def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+            super().__init__(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+    with pytest.raises(fedmap.FedmapError, match="cannot send the method or net to its processes"):
+        fedmap.run("fedavg", images, net=Here, engine="spawn", workers=1, **SMALL)
 
 
 @pytest.mark.usefixtures("_quick")

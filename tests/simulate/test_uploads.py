@@ -86,8 +86,11 @@ def test_a_bad_upload_stops_the_run_with_the_clients_name(
         fedmap.run("spoiled", federation, **SMALL)
 
 
-def test_an_upload_that_is_not_finite_counts_as_a_run_that_diverged(federation: Federation) -> None:
-    with METHODS.lent("spoiled", spoiled(nan)), pytest.raises(DivergenceError):
+@pytest.mark.parametrize("change", [nan, huge])
+def test_an_upload_out_of_bounds_counts_as_a_run_that_diverged(
+    federation: Federation, change: Callable[[Values], Values]
+) -> None:
+    with METHODS.lent("spoiled", spoiled(change)), pytest.raises(DivergenceError):
         fedmap.run("spoiled", federation, **SMALL)
 
 

@@ -17,18 +17,23 @@ def summary(settings: Settings, federation: Federation) -> list[str]:
     before = peak_memory()
     seconds = seconds_of_run(settings, federation)
     after = peak_memory()
-    others = 0 if settings.engine_name == "local" else settings.workers
-    memory = after + others * (after - before)
     return [
         f"data: {settings.data}: {clients_of(settings, federation)}",
         f"samples: {samples_of(settings, federation)}",
         *missing_classes(federation),
         f"net: {net_of(settings, federation)}",
         f"training: {settings.label}, {training_of(settings, federation)}",
-        f"cost: about {duration(seconds)}"
-        + (f" and {memory / 1e9:.1f} GB of memory" if memory else "")
-        + f" on this machine as it is now, with {several(settings.workers, 'worker')}",
+        f"cost: about {duration(seconds)}{memory_of(settings, before, after)} on this machine "
+        f"as it is now, with {several(settings.workers, 'worker')}",
     ]
+
+
+def memory_of(settings: Settings, before: int, after: int) -> str:
+    """What a run needs, from the most that this process had before and after a few steps of it;
+    nothing where the system does not tell."""
+    others = 0 if settings.engine_name == "local" else settings.workers
+    memory = after + others * (after - before)
+    return f" and {memory / 1e9:.1f} GB of memory" if memory else ""
 
 
 def several(count: int, what: str) -> str:

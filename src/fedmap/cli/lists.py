@@ -36,7 +36,8 @@ def params_table(params: type[BaseModel]) -> Table:
     """Parameters with their defaults and ranges."""
     grid = table("parameter", "default", "allowed", "what it is")
     for name, field in params.model_fields.items():
-        grid.add_row(name, str(field.default), allowed(field), field.description or "")
+        default = "needed" if field.is_required() else str(field.default)
+        grid.add_row(name, default, allowed(field), field.description or "")
     return grid
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmap.cli import data, flower, options, use
+from fedmap.cli import boards, data, flower, options, use
 from fedmap.cli.options import Device, Engine, Json, Out, Quiet, RayAddress, Workers, takes
 from fedmap.cli.parsing import (
     cores,
@@ -18,6 +18,7 @@ from fedmap.cli.parsing import (
     say,
     seed_list,
 )
+from fedmap.cli.report import report
 from fedmap.errors import FedmapError
 from fedmap.signals import Stopped, ending_handlers, on_signals
 
@@ -40,6 +41,10 @@ SettingsFile = Annotated[
     typer.Argument(
         help="Settings in TOML, e.g. a run's run.toml; options win.", show_default=False
     ),
+]
+SweepFile = Annotated[
+    Path | None,
+    typer.Argument(help="Settings in TOML with a table \\[grid]; options win.", show_default=False),
 ]
 StudyName = Annotated[
     str | None, typer.Argument(help="The study; without it all are listed.", show_default=False)
@@ -66,6 +71,7 @@ def run(
     as_json: bool = False,
     dry_run: bool = False,
     trust: bool = False,
+    track: list[str] | None = None,
     **settings: Any,
 ) -> None:
     """Train with one method on one federation.
@@ -88,7 +94,7 @@ def run(
     workers = default_workers(merged.get("device"))
     chosen = Settings.of({"workers": workers} | merged | {"params": params})
     kept = kept_of(file, base, settings) if file else {}
-    one_run(chosen, out, False, quiet, as_json, kept, dry_run)
+    one_run(chosen, out, False, quiet, as_json, kept, dry_run, track=track)
 
 
 @app.command(rich_help_panel="Train")
@@ -109,6 +115,7 @@ def resume(
         ),
     ] = False,
     trust: options.Trust = False,
+    track: options.Track = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -139,7 +146,7 @@ def resume(
     }
     given = {name: value for name, value in how.items() if value is not None}
     settings = read_toml(folder / "run.toml", given, trust)
-    one_run(Settings.of(settings), folder, True, quiet, as_json, anyway=anyway)
+    one_run(Settings.of(settings), folder, True, quiet, as_json, anyway=anyway, track=track)
 
 
 @app.command(rich_help_panel="Train")
@@ -152,6 +159,7 @@ def resume(
     options.GuardOptions,
     options.AttackOptions,
     options.RunOptions,
+    options.PlanOption,
 )
 def compare(
     methods: str,
@@ -159,52 +167,75 @@ def compare(
     out: Path | None = None,
     quiet: bool = False,
     as_json: bool = False,
+    track: list[str] | None = None,
+    plan: bool = False,
     **settings: Any,
 ) -> None:
     """Train with several methods on the same federation: one table, one plot.
 
     A method may come with parameters, also several times. Stopped and started again, it skips what
     is done. For example: fedmap compare --methods "fedavg,map,map\\[alpha=0.5]" --seeds 0-2"""
-    from fedmap.cli.train import many_runs
-    from fedmap.experiment.compare import compare
+    from fedmap.cli.train import many_runs, show_plan
+    from fedmap.experiment.compare import compare, compared
 
     settings.setdefault("workers", default_workers(settings.get("device")))
-    comparison = partial(compare, listed(methods, "--methods"), seeds=seed_list(seeds), **settings)
-    many_runs(comparison, out or Path("runs/compare"), quiet, as_json)
+    names, folder = listed(methods, "--methods"), out or Path("runs/compare")
+    if plan:
+        show_plan(compared(names, seed_list(seeds), **settings), folder)
+        return
+    comparison = partial(compare, names, seeds=seed_list(seeds), **settings)
+    many_runs(comparison, folder, quiet, as_json, track)
 
 
 @app.command(rich_help_panel="Train")
 @takes(
     options.MethodOptions,
     options.GridOption,
-    options.SeedsOption,
+    options.SweepSeedsOption,
     options.NetOption,
     options.ClientOptions,
     options.TrainingOptions,
     options.GuardOptions,
     options.AttackOptions,
     options.RunOptions,
+    options.TrustOption,
+    options.PlanOption,
 )
 def sweep(
+    file: SweepFile = None,
+    *,
     grid: list[str] | None,
-    seeds: str,
+    seeds: str | None,
+    groups: bool,
+    trials: int | None,
+    prune: str | None,
     method: str | None = None,
     out: Path | None = None,
     quiet: bool = False,
     as_json: bool = False,
+    track: list[str] | None = None,
+    trust: bool = False,
+    plan: bool = False,
     **settings: Any,
 ) -> None:
-    """Train with every combination of some parameter values: one table, one plot.
+    """Train with every combination of some parameter values, or with --trials search for good ones:
+    a table with the best first, a picture, and the command of the best.
 
     Stopped and started again, it skips what is done. For example: fedmap sweep --method map
-    -g alpha=0.1,0.5,0.9 -g weight=0.01,0.1 --seeds 0,1"""
-    from fedmap.cli.train import many_runs
-    from fedmap.experiment.sweep import sweep
+    -g alpha=0.1,0.5,0.9 -g weight=0.01,0.1 --seeds 0-2 --validation 0.1, or
+    fedmap sweep --method map -g alpha=0.1..0.9 -g weight=1e-3..1e-1:log --trials 20"""
+    from fedmap.cli import sweeps
 
-    settings.setdefault("workers", default_workers(settings.get("device")))
-    values = grid_values(grid or [], "-g")
-    comparison = partial(sweep, method or "map", values, seeds=seed_list(seeds), **settings)
-    many_runs(comparison, out or Path("runs/sweep"), quiet, as_json)
+    given = settings | ({"method": method} if method else {})
+    chosen = seed_list(seeds) if seeds else None
+    asked = sweeps.Asked(grid_values(grid or [], "-g"), groups, trials, prune, chosen, given)
+    if file:
+        asked = asked.with_file(file, trust)
+    folder = out or Path("runs/sweep")
+    if plan:
+        sweeps.show_plan(asked, folder)
+    else:
+        sweeps.sweep(asked, folder, quiet, as_json, track)
 
 
 @app.command(rich_help_panel="Train")
@@ -230,6 +261,28 @@ def demo(
         workers=workers or cores(),
     )
     many_runs(comparison, out or Path("runs/demo"), quiet, False)
+
+
+@app.command(rich_help_panel="Train")
+def watch(
+    folder: Annotated[
+        Path, typer.Argument(help="A run, or the folder of a comparison or a sweep.")
+    ],
+    once: Annotated[
+        bool, options.option("--once", "Look once, and do not wait for the end.", options.HOW)
+    ] = False,
+) -> None:
+    """Watch runs in the terminal, also those that were started elsewhere: rounds, both accuracies,
+    time left, best round, bad uploads. It waits for a run that has not begun, and ends with it.
+
+    Exit code 0: all is done; 1: a run was stopped or has diverged."""
+    from fedmap.cli.watch import watch
+
+    raise typer.Exit(watch(folder, once))
+
+
+app.command(rich_help_panel="Train")(boards.leaderboard)
+app.command(rich_help_panel="See what came out")(report)
 
 
 for command in use.COMMANDS:

@@ -101,11 +101,32 @@ ClientTimeout = Annotated[
         "--client-timeout", "Seconds that a client may take, else the run ends (no limit).", HOW
     ),
 ]
+Track = Annotated[
+    list[str] | None,
+    option(
+        "--track",
+        "Follow runs with tensorboard, mlflow or wandb too; can be repeated.",
+        HOW,
+        metavar="NAME",
+    ),
+]
 Out = Annotated[Path | None, option("--out", "Folder for what comes out (below runs/).", HOW)]
 Quiet = Annotated[bool, option("--quiet", "No progress.", HOW)]
 Json = Annotated[bool, option("--json", "JSON on standard output.", HOW)]
 Trust = Annotated[
     bool, option("--trust", "Run the Python files that a run's folder or a model names.", HOW)
+]
+
+
+Params = Annotated[
+    list[str] | None,
+    option(
+        "--param",
+        "A parameter of the methods that have it; can be repeated.",
+        WHAT,
+        "-p",
+        "NAME=VALUE",
+    ),
 ]
 
 
@@ -125,6 +146,8 @@ class MethodOptions:
 class MethodsOption:
     """Methods to compare."""
 
+    params: Params = None
+
     methods: Annotated[
         str,
         option(
@@ -140,11 +163,31 @@ class GridOption:
         list[str] | None,
         option(
             "--grid",
-            "Values to try of a parameter of the method, or of a setting such as lr; can be "
-            "repeated.",
+            "Values to try of a parameter of the method, or of a setting such as lr; with --trials "
+            "also a range, LOW..HIGH or LOW..HIGH:log; can be repeated.",
             WHAT,
             "-g",
             "NAME=VALUE,VALUE",
+        ),
+    ] = None
+    groups: Annotated[
+        bool, option("--groups", "Try the groups of the method's parameters in the paper.", WHAT)
+    ] = False
+    trials: Annotated[
+        int | None,
+        option(
+            "--trials",
+            "Search: try so many combinations, chosen by Optuna on held-out samples (the whole "
+            "grid).",
+            WHAT,
+        ),
+    ] = None
+    prune: Annotated[
+        str | None,
+        option(
+            "--prune",
+            "Which runs of a search are stopped early: median, hyperband or none (median).",
+            WHAT,
         ),
     ] = None
 
@@ -340,6 +383,14 @@ class SeedOption:
     ] = None
 
 
+class SweepSeedsOption:
+    """One or more seeds, which a file may name too."""
+
+    seeds: Annotated[
+        str | None, option("--seeds", "Seeds to run, such as 0,1,2 or 0-2 (0).", TRAINING)
+    ] = None
+
+
 class SeedsOption:
     """One or more seeds."""
 
@@ -386,6 +437,7 @@ class RunOptions:
             HOW,
         ),
     ] = None
+    track: Track = None
     out: Out = None
     quiet: Quiet = False
     as_json: Json = False
@@ -402,6 +454,14 @@ class DryRunOption:
 
     dry_run: Annotated[
         bool, option("--dry-run", "Say what would be done and what it would cost, and stop.", HOW)
+    ] = False
+
+
+class PlanOption:
+    """Look before the leap."""
+
+    plan: Annotated[
+        bool, option("--plan", "Show what would be done and what is done already, and stop.", HOW)
     ] = False
 
 
@@ -438,16 +498,7 @@ class StudyOptions:
             "--defaults", "Each method's default parameters, not the paper's three groups.", WHAT
         ),
     ] = False
-    params: Annotated[
-        list[str] | None,
-        option(
-            "--param",
-            "A parameter of the methods that have it; can be repeated.",
-            WHAT,
-            "-p",
-            "NAME=VALUE",
-        ),
-    ] = None
+    params: Params = None
     clip: Annotated[
         float | None,
         option("--clip", "Longest gradient of a local step (no limit; the authors' 100).", WHAT),

@@ -26,12 +26,14 @@ def values(pairs: list[str], flag: str) -> dict[str, Any]:
     return {name: value_of(right) for name, right in (pair(text, flag) for text in pairs)}
 
 
-def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any]]:
-    """The lists of values of NAME=VALUE,VALUE pairs by name."""
+def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any] | str]:
+    """The lists of values of NAME=VALUE,VALUE pairs by name; a range LOW..HIGH stays text."""
     from fedmap.params import value_of
 
     return {
-        name: [value_of(part) for part in listed(right, f"{flag} {name}")]
+        name: right
+        if ".." in right
+        else [value_of(part) for part in listed(right, f"{flag} {name}")]
         for name, right in (pair(text, flag) for text in pairs)
     }
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.measure import Measurement
+from rich.progress import BarColumn, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
-from rich.table import Table
+from rich.table import Column, Table
 
 from fedmap.cli.parsing import printable
 from fedmap.experiment.plan import Plan
@@ -21,6 +22,8 @@ from fedmap.report.table import Row, as_table
 from fedmap.report.table import Table as Cells
 from fedmap.simulate.result import Result
 
+WIDE = 100  # columns of a terminal that has room for bars
+ROOM = 10_000  # columns, for any table
 MOST_BARS = 8  # as many lines as any terminal shows
 MOST_LINES = 20  # of all work, but at least one for each piece, where there is no terminal
 
@@ -48,13 +51,7 @@ class Display:
         if self.quiet or not self.console.is_terminal:
             yield self
             return
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[now]}", markup=False),
-            TimeElapsedColumn(),
-        )
-        with Bars(*columns, console=self.console) as self.bars:
+        with Bars(*columns(self.console.width), console=self.console) as self.bars:
             yield self
         self.bars = None
 
@@ -80,8 +77,21 @@ class Display:
         task, total = self.tasks[progress.label], progress.steps  # fewer where it ended early
         bars.update(task, total=total, completed=progress.step, now=now)
         if not alone:
-            left = f"{duration(progress.seconds_left)} left"
+            left = f"{progress.share:4.0%}  {duration(progress.seconds_left)} left"
             bars.update(self.tasks[""], completed=progress.share, now=left)
+
+
+def columns(width: int) -> list[ProgressColumn]:
+    """What a line has: a label, a bar and words, or on a narrow terminal the words below the label.
+    Where even that is too long it goes on in the next line; nothing is cut."""
+
+    def text(format: str) -> TextColumn:
+        return TextColumn(format, markup=False, table_column=Column(overflow="fold"))
+
+    label, now = "{task.description}", "{task.fields[now]}"
+    if width < WIDE:
+        return [text(f"{label}\n  {now}")]
+    return [text(label), BarColumn(bar_width=20), text(now), TimeElapsedColumn()]
 
 
 def counted(progress: Progress) -> str:
@@ -100,15 +110,17 @@ def spacing(progress: Progress) -> int:
     return max(progress.steps // lines, 1)
 
 
-def the_plan(planned: Plan, console: Console) -> None:
-    """What is to be done, and how long it will take."""
+def the_plan(planned: Plan, console: Console, memory: str = "") -> None:
+    """What is to be done, how long it will take, and with how much memory."""
     console.print(
         f"{len(planned.left)} to do, {len(planned.done)} done already; about "
-        f"{duration(planned.seconds)} on this machine as it is now"
+        f"{duration(planned.seconds)}{memory} on this machine as it is now"
     )
     for work, seconds in planned.left:
-        line = f"  {work.label}: {work.steps} steps, {duration(seconds)}"
-        console.print(line, markup=False)
+        begun = planned.begun.get(work.name)
+        done = f" ({begun} of them done)" if begun else ""
+        left = duration(planned.seconds_of(work, seconds))
+        console.print(printable(f"  {work.label}: {work.steps} steps{done}, {left}"), markup=False)
 
 
 def results(rows: list[Row], entries: list[dict[str, Any]], as_json: bool) -> None:
@@ -132,7 +144,20 @@ def cells(table: Cells) -> None:
         grid.add_column(head, justify="left" if name in ("method", "client") else "right")
     for line in table.lines:
         grid.add_row(*(escape(printable(cell)) for cell in line))
-    console.print(grid)
+    room = console.options.update(width=ROOM)
+    if Measurement.get(console, room, grid).maximum > console.width:
+        below_each_other(table, console)
+    else:
+        console.print(grid)
+
+
+def below_each_other(table: Cells, console: Console) -> None:
+    """A table that is too wide for the terminal: a block for each line, with a cell in each."""
+    console.print(table.caption, markup=False, highlight=False)
+    for first, *others in table.lines:
+        console.print(printable(first), markup=False, highlight=False, style="bold")
+        for name, cell in zip(table.head[1:], others, strict=True):
+            console.print(printable(f"  {name}: {cell}"), markup=False, highlight=False)
 
 
 def left_out(found: dict[str, list[Result]]) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fedmap.errors import FedmapError
-from fedmap.experiment.plan import carry_out
-from fedmap.experiment.progress import OnProgress, Progress, Watch
-from fedmap.experiment.runs import RunWork, federation_of
-from fedmap.methods import AnyMethod, variant
-from fedmap.notebook import Move, frame, progress_bar
+from fedmap.experiment.lists import Runs, carried_out, moving, runs_of
+from fedmap.experiment.progress import OnProgress
+from fedmap.experiment.runs import MakeCallback, RunWork, federation_of
+from fedmap.methods import AnyMethod, parameters_of, variant
+from fedmap.notebook import frame, progress_bar, wanted
+from fedmap.registry import nearest
 from fedmap.report import plots
 from fedmap.report.clients import (
     Served,
@@ -24,8 +25,8 @@ from fedmap.report.clients import (
     sentences,
     served,
 )
+from fedmap.report.page import Contents, of_results, write_page
 from fedmap.report.table import NUMBERS, Row, Table, as_json, as_table, rows
-from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import Result
 from fedmap.simulate.settings import Settings, read_federation
 
@@ -34,14 +35,14 @@ from fedmap.simulate.settings import Settings, read_federation
 class Comparison:
     """Runs that are done, below one folder: by label, one for each seed."""
 
-    runs: dict[str, list[RunWork]]
+    runs: Runs
     folder: Path
 
     @cached_property
     def results(self) -> dict[str, list[Result]]:
-        """The results by label, without the runs that diverged."""
+        """The results by label, without the runs that have none because they diverged."""
         return {
-            label: [run.result(self.folder) for run in runs if not run.diverged(self.folder)]
+            label: [run.result(self.folder) for run in runs if run.finished(self.folder)]
             for label, runs in self.runs.items()
         }
 
@@ -83,14 +84,26 @@ class Comparison:
         return sentences(self._clients, pooled)
 
     def tables(self) -> dict[str, Path]:
-        """Write the clients, and all numbers of each run, as CSV; where the files are."""
+        """Write the methods, the clients, and all numbers of each run, each as Markdown, CSV and
+        LaTeX; where the CSV files are."""
         entries = self.json()
         names = list(dict.fromkeys(name for entry in entries for name in entry))
         lines = [[words(entry.get(name)) for name in names] for entry in entries]
-        found = {"clients": self.clients(), "runs": Table("", names, lines)}
+        found = {
+            "methods": self.table(),
+            "clients": self.clients(),
+            "runs": Table("All numbers of each run", names, lines),
+        }
         for name, table in found.items():
-            write_atomically(self.folder / f"{name}.csv", table.csv().encode())
+            table.write(self.folder / name)
         return {name: self.folder / f"{name}.csv" for name in found}
+
+    def report(self, out: Path | str | None = None, baseline: str | None = None) -> Path:
+        """Write one HTML page of all this, beside the runs if not told where; where it is. Clients
+        are compared with the baseline, one of these methods."""
+        found = {label: runs for label, runs in self.results.items() if runs}
+        contents = Contents(of_results(found), baseline)
+        return write_page(contents, Path(out or self.folder / "report.html"))
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -165,62 +178,52 @@ def compare(
     out: Path | str = "runs/compare",
     on_progress: OnProgress | None = None,
     progress: bool | None = None,
+    callbacks: Sequence[MakeCallback] = (),
     **settings: Any,
 ) -> Comparison:
     """Train with each method (a name, FILE.py:CLASS, or a class) and each seed; the methods of a
-    seed have the same federation. A name may come with parameters: `map[alpha=0.5]`.
+    seed have the same federation. A name may come with parameters: `map[alpha=0.5]`; `params` are
+    for all methods that have them.
 
     Keyword arguments are the settings of `fedmap compare --help`. Every run is kept in a folder
     below `out`: started again, a comparison skips what is done. `progress` shows a bar; where it is
-    not given, a notebook has one."""
-    contenders: dict[str, dict[str, Any]] = {}
-    for one in dict.fromkeys(methods):
-        method, params = variant(one) if isinstance(one, str) else (one, {})
-        words = one.removeprefix(str(method)) if isinstance(one, str) else ""
-        given = settings | {"method": method, "params": settings.get("params", {}) | params}
-        found = Settings.of(given)
-        label = found.label + words
-        # two files may have a class of the same name
-        contenders[f"{found.method}{words}" if label in contenders else label] = given
+    not given, a notebook has one. `callbacks` are classes (or functions that make one), because
+    each run has its own: `callbacks=[fedmap.track.TensorBoard]`."""
+    runs = compared(methods, seeds, callbacks, **settings)
     with progress_bar("all together", 1, progress) as move:
-        return carried_out(contenders, seeds, Path(out), on_progress or moving(move))
+        carried_out(runs, Path(out), on_progress or (moving(move) if wanted(progress) else None))
+    return Comparison(runs, Path(out))
 
 
-def moving(move: Move) -> OnProgress:
-    """Shows the progress of an experiment on one bar."""
-
-    def show(progress: Progress) -> None:
-        words = f"{progress.label} {progress.step}/{progress.steps}  {progress.now}"
-        move(progress.share, words)
-
-    return show
-
-
-def carried_out(
-    contenders: Mapping[str, dict[str, Any]],
+def compared(
+    methods: Sequence[str | type[AnyMethod]],
     seeds: Sequence[int],
-    out: Path,
-    on_progress: OnProgress | None,
-) -> Comparison:
-    """Every contender (settings by label) with every seed. All settings are checked before the
-    first run begins."""
-    if not contenders or not seeds:
-        raise FedmapError(f"there is no {'seed' if contenders else 'method'} to run; give one")
-    if any("seed" in given for given in contenders.values()):
-        raise FedmapError("`seed` is of a single run; give `seeds`, a list of whole numbers")
-    seeds = list(dict.fromkeys(seeds))
-    runs = {
-        label: [
-            RunWork(
-                Settings.of(given | {"seed": seed}),
-                f"{label} #{seed}" if len(seeds) > 1 else label,
-            )
-            for seed in seeds
-        ]
-        for label, given in contenders.items()
-    }
-    # seed by seed, so that the runs of a federation follow each other
-    work = [of_a_label[i] for i in range(len(seeds)) for of_a_label in runs.values()]
-    watch = Watch([(run, run.steps) for run in work], on_progress or (lambda progress: None))
-    carry_out(work, out, watch.of)
-    return Comparison(runs, out)
+    callbacks: Sequence[MakeCallback] = (),
+    **settings: Any,
+) -> Runs:
+    """The runs of a comparison, with all settings checked and nothing done."""
+    params = settings.get("params") or {}
+    parsed: list[tuple[str | type[AnyMethod], dict[str, Any]]] = [
+        variant(one) if isinstance(one, str) else (one, {}) for one in methods
+    ]
+    known = {name for method, _ in parsed for name in parameters_of(method)}
+    for name in params if parsed else ():
+        if name not in known:
+            raise FedmapError(f"no method here has a parameter {name!r}; {nearest(name, known)}")
+    contenders: dict[str, dict[str, Any]] = {}
+    for one, (method, own) in zip(methods, parsed, strict=True):
+        has = parameters_of(method)
+        shared = {name: value for name, value in params.items() if name in has}
+        given = settings | {"method": method, "params": shared | own}
+        words = one.removeprefix(str(method)) if isinstance(one, str) else ""
+        contenders.setdefault(label_of(given, words, contenders), given)
+    return runs_of(contenders, seeds, callbacks)
+
+
+def label_of(given: dict[str, Any], words: str, taken: Mapping[str, dict[str, Any]]) -> str:
+    """What a table calls a method with these words behind it. Two files may have a class of the
+    same name: then the second is called by its whole name."""
+    settings = Settings.of(given)
+    label = settings.label + words
+    same = label not in taken or taken[label] == given
+    return label if same else f"{settings.method}{words}"

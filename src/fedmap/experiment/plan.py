@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from fedmap.experiment.progress import Seconds
 from fedmap.experiment.runs import RunWork
 from fedmap.experiment.spread import spread
 from fedmap.experiment.work import OnStep, Work
@@ -12,28 +13,34 @@ from fedmap.simulate.cluster import connected
 
 
 class Plan(NamedTuple):
-    """The work of an experiment, and how many seconds each piece that is not done will take."""
+    """The work of an experiment, and the seconds that each piece that is not done will take."""
 
     done: list[Work]
-    left: list[tuple[Work, float]]
+    left: list[tuple[Work, Seconds]]
+    begun: dict[str, int]  # steps that are done of what is left, by name
+
+    def seconds_of(self, work: Work, seconds: Seconds) -> float:
+        """What is left of one piece."""
+        return seconds.of(work.steps - self.begun.get(work.name, 0))
 
     @property
     def seconds(self) -> float:
         """How long all that is left will take."""
-        return sum(seconds for _, seconds in self.left)
+        return sum(self.seconds_of(*one) for one in self.left)
 
 
 def plan(work: Iterable[Work], root: Path) -> Plan:
     """What is done already, and what is left, with times measured on this machine."""
-    done: list[Work] = []
-    left: list[tuple[Work, float]] = []
+    found = Plan([], [], {})
     # the same piece may be asked for twice
     for piece in {piece.name: piece for piece in work}.values():
         if piece.done(root):
-            done.append(piece)
-        else:
-            left.append((piece, piece.steps * piece.seconds_a_step()))
-    return Plan(done, left)
+            found.done.append(piece)
+            continue
+        found.left.append((piece, Seconds(piece.seconds_a_step(), piece.seconds_at_end())))
+        if isinstance(piece, RunWork):
+            found.begun[piece.name] = piece.steps_done(root)
+    return found
 
 
 def carry_out(work: Iterable[Work], root: Path, on_step: Callable[[Work], OnStep]) -> None:

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from fedmap.experiment.work import OnStep, Work
+from fedmap.experiment.work import OnStep
 
 
 class Progress(NamedTuple):
@@ -20,53 +20,132 @@ class Progress(NamedTuple):
 
 
 OnProgress = Callable[[Progress], None]
+LENT = 3  # steps
+
+
+class Seconds(NamedTuple):
+    """What a piece of work is foreseen to take."""
+
+    step: float
+    end: float = 0.0  # after the last step
+
+    def of(self, steps: int) -> float:
+        """So many steps and the end."""
+        return steps * self.step + self.end
+
+
+class Labeled(Protocol):
+    """What is shown of a piece of work."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def steps(self) -> int: ...
+
+
+class Piece:
+    """A piece of work as the watch sees it."""
+
+    def __init__(self, work: Labeled, seconds: Seconds, done: int) -> None:
+        self.work = work
+        self.seconds = seconds
+        self.done = done  # steps
+        self.seen = False
+
+    @property
+    def left(self) -> float:
+        """The foreseen seconds of what is left. The end belongs to the last step."""
+        left = self.work.steps - self.done
+        return self.seconds.of(left) if left else 0.0
 
 
 class Watch:
     """Turns the steps of pieces of work into the progress of the whole.
 
-    Each piece comes with its weight: the seconds that a plan measured, or just its number of steps.
-    Only the proportions of the weights matter: how long the rest takes follows from how fast the
-    work has really gone since the watch was made."""
+    Each piece comes with the seconds that it is foreseen to take. How long the rest takes follows
+    from how much of their time pieces have really taken: those with the same foreseen seconds (a
+    method with other seeds) go by their own, others by the mean of all. `before` are the steps that
+    each piece has done already."""
 
     def __init__(
         self,
-        work: Sequence[tuple[Work, float]],
+        work: Sequence[tuple[Labeled, Seconds]],
         show: OnProgress,
         clock: Callable[[], float] = time.monotonic,
+        before: Sequence[int] = (),
     ) -> None:
-        self._work = work
+        done = before or [0] * len(work)
+        self._pieces = [Piece(*one, n) for one, n in zip(work, done, strict=True)]
         self._show = show
         self._clock = clock
-        self._began = clock()
-        self._worked = 0.0  # weight of the steps that were seen
-        self._total = sum(weight for _, weight in work)
-        self._left: dict[
-            int, float
-        ] = {}  # by the place of a piece of which a step was seen: its weight
+        self._last = clock()
+        self._ending: list[Piece] = []  # whose end goes on, or is part of the next step's time
+        self._took: dict[Seconds, tuple[float, float]] = {}  # really, and foreseen
+        for piece in self._pieces:
+            if piece.done and not piece.left:
+                self._tell(piece, "finished before")
 
-    def of(self, work: Work) -> OnStep:
+    def of(self, work: Labeled) -> OnStep:
         """The function to call after each step of this piece; a leap to the last step ends it
         early, without the steps between. Several pieces may go on at once; one before them of
         which no step was seen was done already."""
-        place = next(i for i, (piece, _) in enumerate(self._work) if piece is work)
-        weight_of_a_step = self._work[place][1] / work.steps
-        last: int | None = None
+        piece = self._piece(work)
 
         def on_step(step: int, now: str) -> None:
-            nonlocal last
-            early = last is not None and step > last + 1
+            early = piece.seen and step > piece.done + 1
+            self._count(piece, early)
+            steps = piece.done if early else work.steps
             # work that was resumed begins with a later step than the first
-            self._worked += 0 if early else weight_of_a_step
-            self._left[place] = weight_of_a_step * (work.steps - step)
-            later = sum(weight for _, weight in self._work[max(self._left) + 1 :])
-            left = sum(self._left.values()) + later
-            seconds_left = (self._clock() - self._began) / self._worked * left
-            share = 1 - left / self._total
-            steps = work.steps
-            if early and last is not None:
-                step = steps = last
-            last = step
-            self._show(Progress(work.label, step, steps, now, len(self._work), share, seconds_left))
+            piece.seen, piece.done = True, step
+            self._ending = [piece] if step == work.steps and not early else []
+            self._tell(piece, now, steps)
 
         return on_step
+
+    def finished(self, work: Labeled, now: str = "finished before") -> None:
+        """Nothing of this piece has to be done any more; shown if there are words for it."""
+        piece = self._piece(work)
+        piece.done = work.steps
+        if now:
+            self._tell(piece, now)
+
+    def _piece(self, work: Labeled) -> Piece:
+        return next(piece for piece in self._pieces if piece.work is work)
+
+    def _count(self, piece: Piece, early: bool) -> None:
+        """Share the time since the last step among those that it went to."""
+        now = self._clock()
+        own = piece.seconds.end if early else piece.seconds.step
+        due = [(piece, own), *((other, other.seconds.end) for other in self._ending)]
+        whole = sum(seconds for _, seconds in due)
+        for one, seconds in due if whole else ():
+            took, foreseen = self._took.get(one.seconds, (0.0, 0.0))
+            took += (now - self._last) * seconds / whole
+            self._took[one.seconds] = took, foreseen + seconds
+        self._last = now
+
+    def _tell(self, piece: Piece, now: str, steps: int | None = None) -> None:
+        steps = steps or piece.work.steps
+        left = self._left()
+        whole = sum(one.seconds.of(one.work.steps) for one in self._pieces)
+        share = 1 - sum(one.left for one in left) / whole
+        seconds = sum(one.left * self._pace(one) for one in left)
+        done = min(piece.done, steps)
+        pieces = len(self._pieces)
+        self._show(Progress(piece.work.label, done, steps, now, pieces, share, seconds))
+
+    def _left(self) -> list[Piece]:
+        """The pieces of which something may be left."""
+        places = [place for place, piece in enumerate(self._pieces) if piece.seen]
+        begun = max(places, default=0)
+        return [one for k, one in enumerate(self._pieces) if one.seen or k >= begun]
+
+    def _pace(self, piece: Piece) -> float:
+        """How many times its foreseen seconds a piece takes. The first step of a piece is often a
+        slow one: until more are seen, the pace of all counts as some steps of its own."""
+        foreseen = sum(of for _, of in self._took.values())
+        of_all = sum(took for took, _ in self._took.values()) / foreseen if foreseen else 1.0
+        took, own = self._took.get(piece.seconds, (0.0, 0.0))
+        lent = LENT * piece.seconds.step
+        return (took + lent * of_all) / (own + lent)

@@ -1,16 +1,18 @@
 """A run as a piece of work of an experiment."""
 
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from fedmap.errors import DivergenceError
-from fedmap.experiment.measure import seconds_of_run
+from fedmap.experiment.measure import Expected
 from fedmap.experiment.work import OnStep
 from fedmap.federation import Federation
-from fedmap.simulate.folder import write_atomically
+from fedmap.simulate.callbacks import Callback
+from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import Result
-from fedmap.simulate.run import Run
+from fedmap.simulate.run import OnRound, Run
 from fedmap.simulate.settings import FEDERATION, Settings
 
 
@@ -24,21 +26,33 @@ def _federation(settings: str) -> Federation:
     return Settings.model_validate_json(settings).federation()
 
 
+MakeCallback = Callable[[], Callback]  # such as a class: each run has its own
+
+
 class RunWork:
     """One run, in the folder that `fedmap run` would give it. A federation is given where the
-    settings cannot lead to it."""
+    settings cannot lead to it; `callbacks` make those that are told of this run."""
 
     def __init__(
-        self, settings: Settings, label: str | None = None, federation: Federation | None = None
+        self,
+        settings: Settings,
+        label: str | None = None,
+        federation: Federation | None = None,
+        callbacks: Sequence[MakeCallback] = (),
     ) -> None:
         self.settings = settings
         self.label = label or f"{settings.label} #{settings.seed}"
         self._federation = federation
+        self._make = callbacks
 
     @property
     def federation(self) -> Federation:
         """The clients and their data."""
         return self._federation or federation_of(self.settings)
+
+    def callbacks(self) -> list[Callback]:
+        """New ones, to be told of this run."""
+        return [make() for make in self._make]
 
     @cached_property
     def resolved(self) -> Settings:
@@ -57,24 +71,45 @@ class RunWork:
 
     def done(self, root: Path) -> bool:
         """Did it reach its end, or diverge on the way?"""
-        return (root / self.name / "done").exists() or self.diverged(root)
+        return self.finished(root) or self.diverged(root)
+
+    def finished(self, root: Path) -> bool:
+        """Is there a result?"""
+        return (root / self.name / "done").exists()
 
     def diverged(self, root: Path) -> bool:
         """Did its training leave the finite numbers? The experiment goes on without it."""
         return (root / self.name / "diverged").exists()
 
-    def seconds_a_step(self) -> float:
-        """How long a round takes with its share of the end, measured now on this machine."""
-        return seconds_of_run(self.resolved, self.federation) / self.steps
+    def records(self, root: Path) -> list[Record]:
+        """The rounds so far, of a run that need not be finished."""
+        return RunFolder(root / self.name).records_so_far()
 
-    def go(self, root: Path, on_step: OnStep) -> None:
+    def steps_done(self, root: Path) -> int:
+        """How many of its rounds need not be done any more."""
+        return self.steps if self.done(root) else len(self.records(root))
+
+    def seconds_a_step(self) -> float:
+        """How long a round takes, measured now on this machine."""
+        return Expected(self.resolved, self.federation).round()
+
+    def seconds_at_end(self) -> float:
+        """How long it takes to make and test every client's personal model."""
+        return Expected(self.resolved, self.federation).end()
+
+    def go(self, root: Path, on_step: OnStep, on_round: OnRound = lambda record: None) -> None:
         """All rounds that are left. A run that diverges leaves a file that says so."""
         run = Run(self.resolved, self.federation, root / self.name)
+        shown = by_round(on_step)
+
+        def after(record: Record) -> None:
+            shown(record)
+            on_round(record)
+
         try:
-            done = len(run.go(True, by_round(on_step)).rounds)
-            say_early_end(on_step, self.steps, done)
-        except DivergenceError as sentence:
-            write_atomically(root / self.name / "diverged", f"{sentence}\n".encode())
+            result = run.go(True, after, callbacks=self.callbacks())
+            say_early_end(on_step, self.steps, len(result.rounds))
+        except DivergenceError:
             on_step(self.steps, "diverged")
 
     def result(self, root: Path) -> Result:

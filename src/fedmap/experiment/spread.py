@@ -24,6 +24,7 @@ from fedmap.errors import FedmapError
 from fedmap.experiment.runs import RunWork
 from fedmap.experiment.work import OnStep, Work
 from fedmap.own_code import code_files, take_files
+from fedmap.simulate.callbacks import Start, Told
 from fedmap.simulate.cluster import (
     ON_ONE_CORE,
     Deaths,
@@ -40,12 +41,16 @@ from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.progress import by_round, say_early_end
+from fedmap.simulate.run import about
 from fedmap.simulate.settings import FEDERATION, Settings
+from fedmap.track.base import FOLDER as TRACKED
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path
 SECONDS = 20.0  # that a node works before it sends a folder back,
 BYTES_A_SECOND = 5e6  # and longer for a large one, so that sending costs little beside the work
+SECONDS_TO_END = 10.0  # that calls have to end, once nobody waits for them
 COMMIT = "checkpoint/commit.json"
+ELSEWHERE = {("checkpoint", "lock"), ("checkpoint", "new")}  # what does not travel
 LAST = (COMMIT, "done", "diverged")  # the files that say that the others are whole
 BEGUN = (COMMIT, "checkpoint/commit-before.json", "rounds.jsonl")  # those that say how far it is
 ALONE = {"engine": "local", "workers": 1, "ray_address": None}
@@ -77,10 +82,18 @@ def spread(
             if not traveler.home:
                 waiting.appendleft(traveler)
     finally:
-        for call in under_way:
-            ray.cancel(call, force=True)
+        end(ray, list(under_way))
         for traveler in travelers:
             traveler.unlock()
+
+
+def end(ray: ModuleType, calls: list[Any]) -> None:
+    """End calls that nobody waits for any more. A node whose driver leaves while a call ends keeps
+    the memory of what the call was given, until there is none left."""
+    for call in calls:
+        ray.cancel(call, force=True)
+    if calls:
+        ray.wait(calls, num_returns=len(calls), timeout=SECONDS_TO_END)
 
 
 def sender(ray: ModuleType, gpus: dict[str, float]) -> Callable[["Traveler"], Any]:
@@ -128,6 +141,7 @@ class Traveler:
         self._on_step = on_step
         self._folder = RunFolder(root / run.name)
         self._lock = ExitStack()
+        self._told = Told(run.callbacks())
         self._shown: int | None = None  # rounds that need not be shown any more
 
     @property
@@ -141,7 +155,10 @@ class Traveler:
             self._lock.enter_context(self._folder.locked())
         files = files_of(self._folder.path)
         if self._shown is None:
-            self._shown = len(rounds_of(files))
+            before = rounds_of(files)
+            self._shown = len(before)
+            facts, rounds = about(self.run.federation), [json.loads(line) for line in before]
+            self._told.start(Start(self.run.resolved, facts, self._folder.path, rounds))
         return files
 
     def take(self, files: Files) -> None:
@@ -159,17 +176,21 @@ class Traveler:
         shutil.rmtree(new)
         rounds = rounds_of(files)
         for line in rounds[self._shown :]:
+            self._told.round(json.loads(line))
             by_round(self._on_step)(json.loads(line))
         self._shown = len(rounds)
         if "diverged" in files:
             self._on_step(self.run.steps, "diverged")
         if "done" in files:
             say_early_end(self._on_step, self.run.steps, len(rounds))
+        if "done" in files:
+            self._told.end(self.run.result(self._root))
         if self.home:
             self.unlock()
 
     def unlock(self) -> None:
         """Leave the folder to others."""
+        self._told.end(None)
         self._lock.close()
 
 
@@ -179,7 +200,7 @@ def files_of(folder: Path) -> Files:
     return {
         path.as_posix(): np.fromfile(folder / path, np.uint8)
         for path in paths
-        if path.parts[:2] not in (("checkpoint", "lock"), ("checkpoint", "new"))
+        if path.parts[:2] not in ELSEWHERE and path.parts[0] != TRACKED
     }
 
 

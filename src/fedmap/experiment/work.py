@@ -34,6 +34,10 @@ class Work(Protocol):
         """How long a step takes, measured now on this machine."""
         ...
 
+    def seconds_at_end(self) -> float:
+        """The same of what comes after the last step."""
+        ...
+
     def go(self, root: Path, on_step: OnStep) -> None:
         """Do it, or go on with it where it was stopped."""
         ...

@@ -16,7 +16,7 @@ from fedmap.methods.base import (
     mean,
     register,
 )
-from fedmap.methods.resolve import find_method, method_name, variant
+from fedmap.methods.resolve import find_method, method_name, parameters_of, variant
 
 __all__ = [
     "METHODS",
@@ -30,6 +30,7 @@ __all__ = [
     "find_method",
     "mean",
     "method_name",
+    "parameters_of",
     "register",
     "variant",
 ]

@@ -28,6 +28,12 @@ def variant(text: str) -> tuple[str, dict[str, Any]]:
     return method, {name.strip(): value_of(right.strip()) for name, _, right in pairs}
 
 
+def parameters_of(method: str | type[AnyMethod]) -> list[str]:
+    """The names of a method's parameters, and `preset` where it has presets."""
+    found = find_method(method)
+    return [*found.Params.model_fields, *(["preset"] if found.presets else [])]
+
+
 def method_name(method: object) -> str:
     """The name as a run keeps it: of a file the absolute path, of a class that is not registered a
     mark."""

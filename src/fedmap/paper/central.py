@@ -196,6 +196,10 @@ class Central(Stepwise):
             kept["momentum"] = optimizer.momentum
         return Step(kept, rows, f"loss {loss:.3f}")
 
+    def seconds_at_end(self) -> float:
+        """Nothing comes after the last step."""
+        return 0.0
+
     def seconds_a_step(self) -> float:
         return -(-len(self.train_data[1]) // self.batch) * self.seconds_a_batch()
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fedmap.data import defaults_of
 from fedmap.experiment.runs import RunWork
-from fedmap.methods import METHODS, find_method, variant
+from fedmap.methods import METHODS, parameters_of, variant
 from fedmap.paper.finding import SEEDS, Estimate
 from fedmap.paper.study import GOALS, Choice, Row, Scale, Study, require
 from fedmap.simulate.result import STEADY
@@ -117,12 +117,6 @@ class RunStudy(Study):
 
     def collect(self, choice: Choice, root: Path) -> list[Row]:
         return [row(run, root) for run in self.work(choice) if run.done(root)]
-
-
-def parameters_of(method: str) -> list[str]:
-    """The names of a method's parameters, and `preset` where it has presets."""
-    found = find_method(method)
-    return [*found.Params.model_fields, *(["preset"] if found.presets else [])]
 
 
 def in_words(params: dict[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ from pathlib import Path
 from fedmap.errors import FedmapError
 from fedmap.paper.study import Choice, Report, Row, Study, from_csv, to_csv
 from fedmap.report import plots
-from fedmap.report.table import Table
 from fedmap.simulate.folder import write_atomically
 
 
@@ -21,20 +20,12 @@ def write_report(
     write_atomically(numbers, to_csv(rows).encode())
     report, written = study.report(from_csv(numbers)), [numbers]
     for title, table in report.tables.items():
-        written += write_table(table, folder / f"{stem}-{title}")
+        written += table.write(folder / f"{stem}-{title}")
     for title, figure in report.figures.items():
         for ending in (".png", ".svg"):
             written.append(plots.save(figure, folder / f"{stem}-{title}{ending}", dpi=200))
     write_atomically(page, as_page(study, stem, study.cuts(choice.scale), report).encode())
     return [*written, page]
-
-
-def write_table(table: Table, stem: Path) -> list[Path]:
-    """The table as Markdown, CSV and LaTeX."""
-    texts = {".md": table.markdown(), ".csv": table.csv(), ".tex": table.latex()}
-    for ending, text in texts.items():
-        write_atomically(stem.with_name(stem.name + ending), text.encode())
-    return [stem.with_name(stem.name + ending) for ending in texts]
 
 
 def as_page(study: Study, stem: str, cuts: list[str], report: Report) -> str:

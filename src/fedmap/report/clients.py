@@ -1,5 +1,5 @@
 """Did it help, and whom? Each client with a method's models, beside what it has from training
-alone."""
+alone, or from another method that is chosen to compare with."""
 
 from collections.abc import Sequence
 from statistics import mean
@@ -9,7 +9,8 @@ from fedmap.report.table import Table, percent
 from fedmap.simulate.result import Result
 
 ALONE = "local"  # the method in which every client trains alone
-HEAD = ["method", "seed", "client", "local", "global", "personal", "own classes", "gain over local"]
+GLOBAL = "global"  # compared with its own run's global model
+SPOKEN = {ALONE: "training alone", GLOBAL: "the global model"}
 CAPTION = "Accuracy in % on each client's own test samples"
 
 
@@ -20,43 +21,59 @@ class Served(NamedTuple):
     method: str
     client: str
     seed: int | None
-    local: float | None  # of the model that it trained alone
+    local: float | None  # of the model that it trained alone, or has with the baseline
     global_: float | None
     personal: float | None
     observed: float | None  # of the personal model, among the client's own classes
 
     @property
     def gain(self) -> float | None:
-        """What the personal model has over training alone."""
+        """What the personal model has over training alone, or over the baseline."""
         known = self.personal is not None and self.local is not None
         return self.personal - self.local if known else None  # type: ignore[operator]
 
 
-def served(results: dict[str, list[Result]]) -> list[Served]:
-    """Every client of every run, but for those of the clients that train alone."""
-    alone = {
-        run.settings.seed: run.final["personal_accuracy_per_client"]
-        for runs in results.values()
+def served(results: dict[str, list[Result]], baseline: str = ALONE) -> list[Served]:
+    """Every client of every finished run, but for those of the baseline: a label, else a method, or
+    `global` for each run's own global model."""
+
+    def is_base(label: str, run: Result) -> bool:
+        return baseline == (label if baseline in results else run.settings.method)
+
+    finished = [
+        (label, run)
+        for label, runs in results.items()
         for run in runs
-        if run.settings.method == ALONE
+        if "personal_accuracy_per_client" in run.final
+    ]
+    alone = {
+        _drawn(run): run.final["personal_accuracy_per_client"]
+        for label, run in finished
+        if is_base(label, run)
     }
     return [
         Served(label, name, run.settings.seed, *numbers)
-        for label, runs in results.items()
-        for run in runs
-        if run.settings.method != ALONE
-        for name, *numbers in zip(*_columns(run, alone.get(run.settings.seed)), strict=True)
+        for label, run in finished
+        if not is_base(label, run)
+        for name, *numbers in zip(*_columns(run, alone.get(_drawn(run)), baseline), strict=True)
     ]
 
 
-def _columns(run: Result, alone: list[float | None] | None) -> list[Sequence[Any]]:
+def _drawn(run: Result) -> tuple[int, int | None, int]:
+    """Runs of the same seeds and number of clients have the same clients."""
+    clients = len(run.final["personal_accuracy_per_client"])
+    return run.settings.seed, run.settings.partition_seed, clients
+
+
+def _columns(run: Result, alone: list[float | None] | None, baseline: str) -> list[Sequence[Any]]:
     final = run.final
     personal: list[float | None] = final["personal_accuracy_per_client"]
     names = final.get("client_names") or [f"client {k}" for k in range(len(personal))]
     unknown = [None] * len(personal)
     also = ("global_accuracy_per_client", "personal_accuracy_observed_per_client")
     shared, observed = (final.get(name, unknown) for name in also)
-    return [names, alone or unknown, shared, personal, observed]
+    base = shared if baseline == GLOBAL else alone or unknown
+    return [names, base, shared, personal, observed]
 
 
 def gains(clients: Sequence[Served]) -> list[float]:
@@ -74,15 +91,17 @@ def losers(values: Sequence[float]) -> str:
     return f"{sum(value < 0 for value in values)} of {len(values)}" if values else "-"
 
 
-def clients_table(clients: Sequence[Served]) -> Table:
+def clients_table(clients: Sequence[Served], baseline: str = ALONE) -> Table:
     """One line for each method, seed and client."""
+    base = baseline if baseline != GLOBAL else "global model"
+    head = [*("method", "seed", "client", base, "global", "personal", "own classes")]
     lines = [
         [one.method, str(one.seed), one.client]
         + [percent([value]) for value in (one.local, one.global_, one.personal, one.observed)]
         + [points(gains([one]))]
         for one in clients
     ]
-    return Table(CAPTION, HEAD, lines)
+    return Table(CAPTION, [*head, f"gain over {base}"], lines)
 
 
 def over_seeds(clients: Sequence[Served]) -> list[Served]:

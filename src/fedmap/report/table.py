@@ -4,11 +4,14 @@ over one or more seeds."""
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+from fedmap.errors import FedmapError
 from fedmap.notebook import html_table
 from fedmap.simulate.choose import score
+from fedmap.simulate.folder import write_atomically
 from fedmap.simulate.result import STEADY, Result
 
 # What is shown: of the global model that a run leaves, of its last rounds, and of all clients'
@@ -35,7 +38,12 @@ LATEX = {
     "±": r"$\pm$",
     "α": r"$\alpha$",
     "λ": r"$\lambda$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\n": " ",
 } | {letter: f"\\{letter}" for letter in "%&_#${}"}
+# A bar would end the cell, a line break the line, and an angle begin HTML.
+MARKDOWN = {"|": r"\|", "\n": " ", "<": "&lt;"}
 
 
 class Table(NamedTuple):
@@ -48,7 +56,7 @@ class Table(NamedTuple):
     def markdown(self) -> str:
         """The cells as a Markdown table, without the caption."""
         lines = [self.head, ["---"] * len(self.head), *self.lines]
-        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+        return "".join(f"| {' | '.join(printed(c, MARKDOWN) for c in line)} |\n" for line in lines)
 
     def csv(self) -> str:
         """The cells with commas between them, without the caption."""
@@ -65,7 +73,7 @@ class Table(NamedTuple):
         lines = [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{latex(self.caption)}}}",
+            rf"\caption{{{printed(self.caption, LATEX)}}}",
             r"\begin{tabular}{l" + "r" * (len(self.head) - 1) + "}",
             r"\toprule",
             latex_line(self.head),
@@ -77,15 +85,26 @@ class Table(NamedTuple):
         ]
         return "\n".join(lines) + "\n"
 
+    def write(self, stem: Path) -> list[Path]:
+        """The table in three files, as Markdown, CSV and LaTeX: stem.md and so on."""
+        texts = {".md": self.markdown(), ".csv": self.csv(), ".tex": self.latex()}
+        written = [stem.with_name(stem.name + ending) for ending in texts]
+        for path, text in zip(written, texts.values(), strict=True):
+            try:
+                write_atomically(path, text.encode())
+            except OSError as wrong:
+                raise FedmapError(f"cannot write the table {path}: {wrong.strerror}") from None
+        return written
 
-def latex(text: str) -> str:
-    """The text with LaTeX's own letters written so that they are printed."""
-    return "".join(LATEX.get(letter, letter) for letter in text)
+
+def printed(text: str, marks: dict[str, str]) -> str:
+    """The text with a language's own letters written so that they are printed."""
+    return "".join(marks.get(letter, letter) for letter in text)
 
 
 def latex_line(cells: list[str]) -> str:
     """One line of a LaTeX table."""
-    return " & ".join(map(latex, cells)) + r" \\"
+    return " & ".join(printed(cell, LATEX) for cell in cells) + r" \\"
 
 
 class Row(NamedTuple):
@@ -136,13 +155,18 @@ def held_out(runs: list[Result]) -> str:
     return percent(scores) if any(value is not None for value in scores) else ""
 
 
-MORE = {"held_out": "held out", "gain": "gain over local", "losers": "clients that lose"}
+MORE = {"held_out": "held out", "gain": "gain over {}", "losers": "clients that lose"}
 
 
-def as_table(rows: list[Row], caption: str = "", heads: Iterable[str] = COLUMNS.values()) -> Table:
+def as_table(
+    rows: list[Row],
+    caption: str = "",
+    heads: Iterable[str] = COLUMNS.values(),
+    baseline: str = "local",
+) -> Table:
     """The rows under their heads, with what is known of any row besides."""
     more = [name for name in MORE if any(getattr(row, name) for row in rows)]
-    head = ["method", *heads, *(MORE[name] for name in more), "s/round"]
+    head = ["method", *heads, *(MORE[name].format(baseline) for name in more), "s/round"]
     lines = [
         [row.method, *row.cells, *(getattr(row, name) or "-" for name in more), row.seconds]
         for row in rows

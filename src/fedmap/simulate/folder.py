@@ -269,6 +269,14 @@ class RunFolder:
         lines = self._rounds.read_bytes().splitlines() if self._rounds.exists() else []
         return [parsed(line, self._rounds) for line in lines or [b""]]
 
+    def records_so_far(self) -> list[Record]:
+        """The records of a run that may be going on: the last line may be half written."""
+        try:
+            content = self._rounds.read_bytes()
+        except FileNotFoundError:
+            return []
+        return [parsed(line, self._rounds) for line in content.split(b"\n")[:-1]]
+
     def final(self) -> Record:
         """The summary of a finished run."""
         path = self.path / "final.json"

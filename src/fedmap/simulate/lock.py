@@ -50,13 +50,31 @@ def taken(path: Path) -> int | None:
         return None
 
 
+def held(path: Path) -> bool | None:
+    """Does somebody have the lock now? None where this user may not ask. Whoever is about to take
+    it tries more than once, so that asking does no harm."""
+    try:
+        fd = open_own(path, os.O_RDWR)
+    except PermissionError:
+        return None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        lock(fd)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def owner_lives(path: Path) -> bool:
     """Does the process live that took the lock? Else only its workers hold it, and not for long."""
     if sys.platform == "win32":  # where the question below would end it
         return True
     try:
         os.kill(int(path.read_text()), 0)
-    except (ProcessLookupError, FileNotFoundError, ValueError):
+    except (ProcessLookupError, FileNotFoundError, ValueError, OverflowError):
         return False
     except PermissionError:  # it is somebody else's
         return True

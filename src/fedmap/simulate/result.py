@@ -114,10 +114,8 @@ class Result:
     def personal_model(self, client: int | str) -> Predictor:
         """The own model of a client, by number or name: samples (as `dataset.normalize` gives them)
         to logits."""
-        number = self.number_of(client)
-        count = len(self.final["personal_accuracy_per_client"])
-        files = personal_files(self._about.get("clients", []), count)
-        models, entries = self._models(), self._values(files[number])
+        file = self.personal_files[self.number_of(client)]
+        models, entries = self._models(), self._values(file.relative_to(self.folder).as_posix())
         return self._method.predictor(models, entries)
 
     def number_of(self, client: int | str) -> int:
@@ -131,6 +129,24 @@ class Result:
         if not 0 <= client < count:
             raise FedmapError(f"there is no client {client}; clients are 0 to {count - 1}")
         return client
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes."""
+        return list(self._about.get("classes", ()))
+
+    @property
+    def named(self) -> bool:
+        """Do the clients have names of their own, which are the same with every seed?"""
+        return "clients" in self._about
+
+    @property
+    def personal_files(self) -> list[Path]:
+        """Where the clients' own models lie, in the order of the clients."""
+        count = len(self.final["personal_accuracy_per_client"])
+        return [
+            self.folder / name for name in personal_files(self._about.get("clients", []), count)
+        ]
 
     @cached_property
     def _method(self) -> AnyMethod:

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from fedmap import devices, own_code, scores, values
-from fedmap.errors import FedmapError
+from fedmap.errors import DivergenceError, FedmapError
 from fedmap.federation import AnyFederation, Federation
 from fedmap.methods import AnyMethod
 from fedmap.notebook import progress_bar
+from fedmap.simulate.callbacks import Callback, Start, Told
 from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.engines.spawn import refuse_within_a_start
-from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.folder import Record, RunFolder, write_atomically
 from fedmap.simulate.privacy import epsilon, require_accountant
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import (
@@ -60,6 +61,7 @@ def run(
     resume: bool = False,
     anyway: bool = False,
     on_round: OnRound = lambda record: None,
+    callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     **given: Any,
 ) -> Result:
@@ -72,7 +74,8 @@ def run(
     With `out` the run is kept in that folder and can be resumed, also for more rounds than before;
     without it the folder goes with the result. A run that was begun with other versions or on
     another processor goes on only with `anyway`. `progress` shows a bar; where it is not given, a
-    notebook has one."""
+    notebook has one. `callbacks` are told of the run as it goes on, and never change it: those of
+    fedmap.track, or subclasses of fedmap.Callback. `on_round` can end it, by an error."""
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
     with progress_bar(settings.label, settings.rounds, progress) as move:
@@ -83,7 +86,7 @@ def run(
             on_round(record)
 
         run = Run(settings, federation, None if out is None else Path(out))
-        result = run.go(resume, after, anyway)
+        result = run.go(resume, after, anyway, callbacks)
         say_early_end(move, settings.rounds, len(result.rounds))
         return result
 
@@ -115,18 +118,33 @@ class Run:
         resume: bool = False,
         on_round: OnRound = lambda record: None,
         anyway: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> Result:
         """Carry the run out, or on, to its end; `anyway` also where versions or the processor are
         not those that it was begun with."""
         refuse_within_a_start()
+        with Told(callbacks) as told:
+
+            def after(record: Record) -> None:
+                told.round(record)
+                on_round(record)
+
+            result = self._gone(resume, after, anyway, told)
+            told.end(result)
+        return result
+
+    def _gone(self, resume: bool, on_round: OnRound, anyway: bool, told: Told) -> Result:
+        """The result, in the folder that was chosen or in a temporary one."""
         if self.out is None:
-            return self._go_in_a_temporary_folder(on_round)
+            return self._go_in_a_temporary_folder(on_round, told)
         folder = RunFolder(self.out)
         folder.refuse_foreign()
         if folder.begun:
             more = self._refuse_another_run(folder, more=resume)
             if folder.done and not more:
-                return self._result(folder)
+                result = self._result(folder)
+                told.start(self._start(folder, result.rounds))
+                return result
             if folder.done:
                 self._refuse_lost_states(folder)
             elif not resume:
@@ -139,7 +157,12 @@ class Run:
             try:
                 if folder.done:
                     folder.reopen()
-                self._carry_out(folder, on_round)
+                diverged = folder.path / "diverged"
+                diverged.unlink(missing_ok=True)
+                self._carry_out(folder, on_round, told)
+            except DivergenceError as sentence:
+                write_atomically(diverged, f"{sentence}\n".encode())
+                raise
             except OSError as wrong:
                 raise FedmapError(
                     f"cannot write {wrong.filename or folder.path}: {wrong.strerror or wrong}; "
@@ -147,10 +170,10 @@ class Run:
                 ) from wrong
         return self._result(folder)
 
-    def _go_in_a_temporary_folder(self, on_round: OnRound) -> Result:
+    def _go_in_a_temporary_folder(self, on_round: OnRound, told: Told) -> Result:
         path = Path(tempfile.mkdtemp(prefix="fedmap-"))
         try:
-            self._carry_out(RunFolder(path, lasting=False), on_round)
+            self._carry_out(RunFolder(path, lasting=False), on_round, told)
             result = self._result(RunFolder(path))
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
@@ -162,7 +185,12 @@ class Run:
         settings = self.settings
         return Result.read(folder.path, method=settings.code["method"], net=settings.any_net)
 
-    def _carry_out(self, folder: RunFolder, on_round: OnRound) -> None:
+    def _start(self, folder: RunFolder, records: list[Record]) -> Start:
+        """What callbacks are told first."""
+        kept = folder.path if folder.lasting else None
+        return Start(self.settings, about(self.federation), kept, records)
+
+    def _carry_out(self, folder: RunFolder, on_round: OnRound, told: Told) -> None:
         """The rounds that are left, one after the other, and what is made of the last one."""
         folder.describe(to_toml(self._description()))
         setup, store = self.setup, self.store or self._new_store(folder)
@@ -172,6 +200,8 @@ class Run:
         kept = state if best is None else folder.best(best)  # what the models are made of
         tally: Values | None = None
         with setup.in_force(), closing(self.start_engine(setup, store)) as engine:
+            # workers are forked by now, so none has what a callback opens
+            told.start(self._start(folder, records))
             for round in range(len(records) + 1, self.settings.rounds + 1):
                 if enough(records, self.settings.patience):
                     break

@@ -115,11 +115,15 @@ class Settings(Training):
         description="share of a round's uploads that trimmed, krum and multi-krum take to be bad",
     )
     dp_clip: float | None = Field(
-        None, gt=0, description="length that a client's change of the model is shortened to"
+        None,
+        gt=0,
+        le=1e9,
+        description="length that a client's change of the model is shortened to",
     )
     dp_noise: float | None = Field(
         None,
         gt=0,
+        le=1e6,
         description="deviation of the noise on the sum of a round's changes, in units of dp_clip",
     )
     dp_delta: float = Field(
@@ -189,7 +193,8 @@ class Settings(Training):
     def of(cls, given: dict[str, Any], defaults: Defaults | None = None) -> "Settings":
         """Checked settings; what is not given is the method's own default, or the dataset's: the
         paper's value, and for own data its reader's. Data that is there already says its own."""
-        data = str(given.get("data") or cls.model_fields["data"].default)
+        named = given.get("data")
+        data = str(cls.model_fields["data"].default if named is None else named)
         known = vars(defaults or defaults_of(data))
         rates = {name: known[name] for name in ("rounds", "fraction", "epochs", "batch", "lr")}
         chosen = {name: value for name, value in given.items() if value is not None}
@@ -323,7 +328,7 @@ class Settings(Training):
         known: dict[str, Any] = {"clients": len(federation)}
         known |= {name: value for name, value in federation.origin.items() if name != "data"}
         known |= {
-            "net": self.net or federation.dataset.defaults.net,
+            "net": federation.dataset.defaults.net if self.net is None else self.net,
             "kernels": kernels.resolve(self.kernels),
         }
         return self.model_copy(update=known)

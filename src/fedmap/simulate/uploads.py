@@ -29,7 +29,8 @@ def checked(setup: Setup, round: int, down: Values, replies: list[Reply]) -> lis
 
 
 def _stopped(what: str, fault: str) -> FedmapError:
-    kind = DivergenceError if "not finite" in fault else FedmapError
+    left = "not finite" in fault or "norm_bound" in fault  # what comes of training, not of a form
+    kind = DivergenceError if left else FedmapError
     return kind(f"the upload of {what}; on_bad_upload = 'skip' would leave it out")
 
 

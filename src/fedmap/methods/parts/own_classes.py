@@ -1,8 +1,16 @@
 """Answers among the client's own classes, and a second opinion of the downloaded model. Shared by
-MAP and ScaMAP."""
+MAP, ScaMAP, FedLC and FedVLS."""
+
+from typing import TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+
+from fedmap.client import Client
+from fedmap.methods.base import Local, Method, MethodParams, Predictor
+from fedmap.values import Values
+from fedmap.vector import WorkingModels
 
 
 class OwnAnswers(nn.Module):
@@ -32,3 +40,26 @@ class OwnAnswers(nn.Module):
         if self.missing is None:
             return logits
         return logits.masked_fill(self.missing, -torch.inf)
+
+
+class AmongOwnParams(MethodParams):
+    """How a client answers whose training has left the logits of missing classes free."""
+
+    own: bool = Field(True, description="does a client answer among its own classes only?")
+
+
+Q = TypeVar("Q", bound=AmongOwnParams)
+
+
+class AmongOwn(Method[Q]):
+    """FedAvg's frame, in which a client's own model answers among the classes that the client has:
+    where missing classes are out of the softmax, nothing in training has pushed them down."""
+
+    def local_round(self, client: Client, down: Values, state: Values) -> Local:
+        local = super().local_round(client, down, state)
+        own = {"own": client.observed} if self.params.own else {}
+        return local._replace(personal=local.personal | own)
+
+    def predictor(self, models: WorkingModels, personal: Values) -> Predictor:
+        net = models.model(personal["model"]).net
+        return OwnAnswers(net, personal["own"], None, 0.0) if "own" in personal else net

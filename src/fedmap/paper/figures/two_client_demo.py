@@ -134,6 +134,10 @@ class Demo(Stepwise):
             for row in in_the_plane(self.setup.models.model(vector), x, y, POINTS)
         ]
 
+    def seconds_at_end(self) -> float:
+        """Nothing comes after the last step."""
+        return 0.0
+
     def seconds_a_step(self) -> float:
         """Both clients' steps; MAP's second stage adds a tenth."""
         return self.seconds_a_batch() * self.epochs * 1.1 * len(self.dataset.train_y) / self.batch

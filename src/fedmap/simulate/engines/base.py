@@ -57,7 +57,8 @@ def longest_first(setup: Setup, task: TaskName, keys: Sequence[int]) -> list[int
 
 def failure(setup: Setup, task: TaskName, round: int, key: int, reason: str) -> FedmapError:
     """The sentence for a task that did not come to its end."""
-    what = f"part {key} of the global test set" if task == "evaluate" else f"client {key}"
+    whose = "the pooled samples" if setup.method.pooled and task == "train" else f"client {key}"
+    what = f"part {key} of the global test set" if task == "evaluate" else whose
     when = in_round(round, setup.settings)
     return FedmapError(f"{what} failed {when}:\n{reason.rstrip()}")
 

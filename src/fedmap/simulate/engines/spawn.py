@@ -2,6 +2,7 @@
 forked process cannot use: macOS, Windows, CUDA."""
 
 import multiprocessing
+import pickle
 import signal
 import time
 from collections.abc import Sequence
@@ -48,6 +49,7 @@ class SpawnEngine:
     workers share them in turn."""
 
     def __init__(self, setup: Setup, store: StateStore) -> None:
+        require_sendable(setup.settings)
         self._setup, self._store = setup, store
         self._pipes: list[Connection] = []
         self._processes: list[SpawnProcess] = []
@@ -142,6 +144,17 @@ class SpawnEngine:
         end(self._processes, self._pipes)
 
 
+def require_sendable(settings: Settings) -> None:
+    """Refuse a method or net of one's own that no other process could find."""
+    try:
+        pickle.dumps(settings)
+    except (pickle.PicklingError, AttributeError, TypeError) as wrong:
+        raise FedmapError(
+            f"the engine spawn cannot send the method or net to its processes: {wrong}; write it "
+            "at the top of a module, as a class or function with a name, or use the engine fork"
+        ) from None
+
+
 def refuse_within_a_start() -> None:
     """A process that is just being started imports the script of its parent."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
@@ -178,5 +191,5 @@ def _do_tasks(setup: Setup, pipe: Connection) -> None:
         try:
             down = down if sent is None else unpack(sent)
             pipe.send(("done", pack(do(setup, task, round, key, down, unpack(state)))))
-        except Exception as wrong:
+        except (Exception, SystemExit) as wrong:
             pipe.send(in_words(wrong))

@@ -1,0 +1,270 @@
+"""All methods on the same federations, ranked by both goals at once.
+
+What was measured is kept beside this module, one line a run. A method of one's own is trained on
+the same federations with the same seeds and finds its place among them."""
+
+import csv
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+from pydantic import TypeAdapter
+
+from fedmap.errors import FedmapError
+from fedmap.experiment.compare import Comparison, compare
+from fedmap.experiment.progress import OnProgress
+from fedmap.methods import METHODS, AnyMethod
+from fedmap.report.clients import ALONE
+from fedmap.report.plots import COLORS, bare
+from fedmap.report.table import Table, percent
+from fedmap.simulate.result import STEADY, Result
+
+BASELINES = (ALONE, "central")  # to compare with; they have no place
+# Beside the methods with their defaults: what to use of MAP, and what most of its gain is, the
+# download answering among the client's own classes, without any influence of local training.
+VARIANTS = ("map[preset=own]", "map[preset=own,opinion=1]")
+REFERENCE = "fedavg"  # whose time and bytes are 1
+
+
+class Board(NamedTuple):
+    """Federations that methods are compared on."""
+
+    line: str
+    settings: dict[str, Any]
+    seeds: tuple[int, ...]
+    best: int | None = None  # so many of the first board's best methods take part, else all
+
+
+BOARDS = {
+    "fashion-mini": Board(
+        "The embedded part of Fashion-MNIST, 20 clients with missing classes, LeNet, 40 rounds",
+        {"data": "fashion-mini", "net": "lenet", "clients": 20, "rounds": 40},
+        (0, 1, 2, 3, 4),
+    ),
+    "cifar-10": Board(
+        "12,000 images of CIFAR-10, 20 clients with missing classes, TFCNN, 30 rounds, clip 100",
+        {"data": "cifar-10", "samples": 12000, "net": "tfcnn", "clients": 20, "rounds": 30}
+        | {"clip": 100.0},
+        (0, 1, 2),
+    ),
+    "fashion-mnist": Board(
+        "Fashion-MNIST at the paper's scale: 100 clients, LeNet, 150 rounds, clip 100",
+        {"data": "fashion-mnist", "net": "lenet", "clip": 100.0},
+        (0,),
+        best=10,
+    ),
+}
+FIRST = next(iter(BOARDS))
+
+
+class Entry(NamedTuple):
+    """One run of a board. Accuracies are shares of 1; None where a method has no such model."""
+
+    method: str
+    seed: int
+    global_accuracy: float | None  # the mean of the last rounds
+    personal_accuracy: float | None  # over all clients
+    own_classes: float | None  # the same models, answering among the client's own classes
+    losers: int | None  # clients whose personal model is worse than training alone
+    clients: int
+    seconds: float  # a round, as long as FedAvg's is 1
+    bytes_up: float  # a round, as much as FedAvg's is 1
+
+
+ENTRIES = TypeAdapter(list[Entry])
+
+
+class Place(NamedTuple):
+    """A method on a board, over its seeds."""
+
+    rank: float | None  # the mean of its ranks by both goals; None for a baseline
+    entries: list[Entry]
+
+    @property
+    def method(self) -> str:
+        return self.entries[0].method
+
+
+def contenders(board: str) -> list[str]:
+    """Who takes part: all methods, the variants and the baselines, or the best of the first
+    board."""
+    everybody = [*sorted(set(METHODS) - set(BASELINES)), *VARIANTS]
+    if (most := BOARDS[board].best) is not None:
+        ranked = [place.method for place in ranking(kept(FIRST)) if place.rank is not None]
+        everybody = [*dict.fromkeys([REFERENCE, *ranked[:most]])]
+    return [*everybody, *BASELINES]
+
+
+def find_board(name: str) -> Board:
+    """A board by its name."""
+    if name not in BOARDS:
+        raise FedmapError(f"there is no leaderboard {name!r}; there are: {', '.join(BOARDS)}")
+    return BOARDS[name]
+
+
+def kept(board: str) -> list[Entry]:
+    """What was measured before, with the version that is installed."""
+    find_board(board)
+    file = files("fedmap.experiment").joinpath(f"boards/{board}.csv")
+    return read(file.read_text()) if file.is_file() else []
+
+
+def read(text: str) -> list[Entry]:
+    """Entries from lines with commas; an empty cell is None."""
+    lines = csv.DictReader(text.splitlines())
+    return ENTRIES.validate_python(
+        [{name: cell or None for name, cell in line.items()} for line in lines]
+    )
+
+
+def written(entries: Sequence[Entry]) -> str:
+    """The lines that `read` reads."""
+    lines = [["" if cell is None else str(cell) for cell in entry] for entry in entries]
+    return Table("", list(Entry._fields), lines).csv()
+
+
+def measured(comparison: Comparison) -> list[Entry]:
+    """The entries of a comparison that has FedAvg and `local` among its methods; runs that diverged
+    have none."""
+    found: dict[str, dict[int, Result]] = {
+        label: {run.settings.seed: run for run in runs}
+        for label, runs in comparison.results.items()
+    }
+    return [
+        entry(label, run, found[REFERENCE][seed], found[ALONE][seed])
+        for label, runs in found.items()
+        for seed, run in runs.items()
+    ]
+
+
+def entry(label: str, run: Result, reference: Result, alone: Result) -> Entry:
+    """The numbers of one run, beside FedAvg and training alone with the same seed."""
+    final = run.final
+    mine, local = (one.final["personal_accuracy_per_client"] for one in (run, alone))
+    pairs = [(a, b) for a, b in zip(mine, local, strict=True) if a is not None and b is not None]
+    return Entry(
+        label,
+        run.settings.seed,
+        final.get(f"global_accuracy_last_{STEADY}"),
+        final.get("personal_accuracy_all_clients"),
+        final.get("personal_accuracy_observed_all_clients"),
+        None if label == ALONE or not pairs else sum(a < b for a, b in pairs),
+        len(mine),
+        round(of_rounds(run, "seconds") / of_rounds(reference, "seconds"), 2),
+        round(of_rounds(run, "bytes_up") / of_rounds(reference, "bytes_up"), 2),
+    )
+
+
+def of_rounds(run: Result, name: str) -> float:
+    """The mean of a number over the rounds of a run."""
+    return float(mean(record[name] for record in run.rounds))
+
+
+def ranking(entries: Sequence[Entry]) -> list[Place]:
+    """The methods by the mean of their two ranks, in the global and in the personal accuracy; the
+    baselines come last. A method without one of the two models is last in that goal."""
+    by_method: dict[str, list[Entry]] = {}
+    for one in entries:
+        by_method.setdefault(one.method, []).append(one)
+    ranked = [method for method in by_method if method not in BASELINES]
+    goals = [
+        {method: over_seeds(by_method[method], goal) or 0.0 for method in ranked}
+        for goal in ("global_accuracy", "personal_accuracy")
+    ]
+    places = [
+        Place(mean(rank_in(goal, method) for goal in goals), by_method[method]) for method in ranked
+    ]
+    places.sort(key=lambda place: (place.rank, place.method))
+    return places + [Place(None, by_method[name]) for name in BASELINES if name in by_method]
+
+
+def over_seeds(entries: Sequence[Entry], name: str) -> float | None:
+    """The mean of a number over the seeds; None where there is none."""
+    known = [value for one in entries if (value := getattr(one, name)) is not None]
+    return mean(known) if known else None
+
+
+def rank_in(goal: dict[str, float], method: str) -> float:
+    """1 for the best; methods with the same number share their ranks."""
+    better = sum(value > goal[method] for value in goal.values())
+    same = sum(value == goal[method] for value in goal.values())
+    return better + (same + 1) / 2
+
+
+HEAD = ["", "method", f"global, last {STEADY}", "personal", "own classes", "clients that lose"]
+HEAD += ["time", "bytes up", "joint rank"]
+
+
+def table(places: Sequence[Place], caption: str = "") -> Table:
+    """A line for each method, the best first."""
+    return Table(caption, HEAD, [line(number, place) for number, place in enumerate(places, 1)])
+
+
+def line(number: int, place: Place) -> list[str]:
+    """The cells of one method."""
+    of = place.entries
+    losers = [one.losers for one in of if one.losers is not None]
+    clients = sum(one.clients for one in of)
+    return [
+        "" if place.rank is None else str(number),
+        place.method,
+        *(percent([getattr(one, name) for one in of]) for name in Entry._fields[2:5]),
+        f"{sum(losers)} of {clients}" if losers else "-",
+        *(f"{over_seeds(of, name):.2f}" for name in ("seconds", "bytes_up")),
+        "-" if place.rank is None else f"{place.rank:.1f}",
+    ]
+
+
+def figure(places: Sequence[Place], own: Sequence[str] = ()) -> Figure:
+    """Both goals of every method; the numbers are those of the table."""
+    drawn = Figure(figsize=(7.2, 5.2), layout="constrained")
+    axes = drawn.subplots()
+    for number, place in enumerate(places, 1):
+        across, up = (
+            over_seeds(place.entries, goal) for goal in ("global_accuracy", "personal_accuracy")
+        )
+        if place.rank is None or across is None or up is None:
+            continue
+        color = COLORS[3] if place.method in own else COLORS[2]
+        axes.scatter(100 * across, 100 * up, s=170, color=color, alpha=0.25, linewidths=0)
+        axes.annotate(str(number), (100 * across, 100 * up), ha="center", va="center", fontsize=7)
+    axes.set_xlabel(f"global accuracy, mean of the last {STEADY} rounds, %")
+    axes.set_ylabel("personal accuracy over all clients, %")
+    axes.margins(0.06)
+    bare(axes)
+    return drawn
+
+
+def leaderboard(
+    board: str = FIRST,
+    methods: Sequence[str | type[AnyMethod]] | None = None,
+    *,
+    out: Path | str = "runs/leaderboard",
+    on_progress: OnProgress | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> list[Place]:
+    """The ranking of a board; with methods (a name, FILE.py:CLASS, a class), these are trained and
+    take their places in it. FedAvg, whose time is the unit, and `local` are trained with them.
+
+    Keyword arguments say how to run it, such as `workers`: what is trained is the board's."""
+    chosen = find_board(board)
+    if methods is None:
+        return ranking(kept(board))
+    if wrong := sorted(set(settings) & {*chosen.settings, "seeds", "seed", "params"}):
+        raise FedmapError(f"{wrong[0]} is the same for all methods of a leaderboard")
+    comparison = compare(
+        [*dict.fromkeys([*methods, REFERENCE, ALONE])],
+        seeds=chosen.seeds,
+        out=out,
+        on_progress=on_progress,
+        progress=progress,
+        **chosen.settings,
+        **settings,
+    )
+    new = measured(comparison)
+    names = {one.method for one in new}
+    return ranking([*new, *(one for one in kept(board) if one.method not in names)])

@@ -1,0 +1,126 @@
+"""All methods on the same federations: their numbers, ranks and places."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedmap.errors import FedmapError
+from fedmap.experiment import leaderboard as boards
+from fedmap.experiment.compare import compare
+from fedmap.experiment.leaderboard import BOARDS, Board, Entry, leaderboard, ranking
+from fedmap.methods import METHODS
+
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
+import write_leaderboard
+
+SMALL: dict[str, Any] = {"data": "synthetic", "clients": 4, "rounds": 2, "net": "mlp", "epochs": 1}
+Fedmap = Callable[[str], Any]  # the fixture in conftest.py
+MINE = "from fedmap.methods import FedRS\nclass Mine(FedRS): pass\n"
+
+
+def entry(method: str, global_: float | None, personal: float | None, seed: int = 0) -> Entry:
+    return Entry(method, seed, global_, personal, personal, 1, 4, 1.0, 1.0)
+
+
+def test_the_joint_rank_is_the_mean_of_both_ranks() -> None:
+    places = ranking([entry("a", 0.9, 0.5), entry("b", 0.8, 0.8), entry("c", 0.7, 0.7)])
+    assert [(place.method, place.rank) for place in places] == [("b", 1.5), ("a", 2), ("c", 2.5)]
+
+
+def test_equal_numbers_share_their_ranks() -> None:
+    places = ranking([entry("a", 0.9, 0.5), entry("b", 0.9, 0.5), entry("c", 0.7, 0.4)])
+    assert [place.rank for place in places] == [1.5, 1.5, 3]
+
+
+def test_seeds_count_by_their_mean() -> None:
+    several = [entry("a", 0.9, 0.9), entry("a", 0.5, 0.5, 1), entry("b", 0.8, 0.8)]
+    assert [place.method for place in ranking(several)] == ["b", "a"]
+
+
+def test_baselines_have_no_place_and_change_none() -> None:
+    with_them = ranking([entry("local", None, 0.99), entry("a", 0.9, 0.9), entry("central", 1, 1)])
+    assert [(p.method, p.rank) for p in with_them] == [("a", 1), ("local", None), ("central", None)]
+
+
+def test_a_method_without_a_global_model_is_last_in_that_goal() -> None:
+    places = ranking([entry("personal-only", None, 0.9), entry("a", 0.1, 0.8)])
+    assert [place.rank for place in places] == [1.5, 1.5]
+
+
+def test_what_is_written_is_read_again() -> None:
+    entries = [entry("a", None, 0.1 + 0.2), entry("b", 1.0, None, 3)._replace(losers=None)]
+    assert boards.read(boards.written(entries)) == entries
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_what_is_kept_is_of_known_methods_with_the_boards_seeds(board: str) -> None:
+    for one in boards.kept(board):
+        assert one.method.partition("[")[0] in METHODS
+        assert one.seed in BOARDS[board].seeds
+
+
+def test_everybody_takes_part() -> None:
+    assert {one.partition("[")[0] for one in boards.contenders("fashion-mini")} == set(METHODS)
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BOARDS, "fashion-mini", Board("Small", SMALL, (0, 1)))
+    monkeypatch.setattr(boards, "kept", lambda board: [entry("map", 0.0, 0.0)])
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_method_of_ones_own_takes_its_place(fedmap: Fedmap, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    done = fedmap(f"leaderboard --method {tmp_path}/mine.py:Mine --out {tmp_path}/out --quiet")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("|")]
+    assert {line[1] for line in lines[2:]} == {"Mine", "fedavg", "map", "local"}
+    assert {path.suffix for path in (tmp_path / "out").glob("fashion-mini.*")} == {
+        *(".md", ".csv", ".tex", ".png")
+    }
+
+
+@pytest.mark.usefixtures("_small")
+def test_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
+    places = leaderboard("fashion-mini", ["fedrs"], out=tmp_path)
+    found = {place.method: place.entries for place in places}
+    assert [one.seed for one in found["fedrs"]] == [0, 1]
+    assert all(one.seconds == one.bytes_up == 1 for one in found["fedavg"])
+    for one in found["fedrs"]:
+        runs = compare(["fedrs", "local"], seeds=[one.seed], out=tmp_path, **SMALL).results
+        mine, alone = (runs[name][0].final for name in ("fedrs", "local"))
+        assert one.global_accuracy == mine["global_accuracy_last_10"]
+        assert one.personal_accuracy == mine["personal_accuracy_all_clients"]
+        pairs = zip(*(f["personal_accuracy_per_client"] for f in (mine, alone)), strict=True)
+        assert one.losers == sum(a < b for a, b in pairs)
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(FedmapError, match=r"no leaderboard 'mnist'; there are: fashion-mini"):
+        leaderboard("mnist")
+    with pytest.raises(FedmapError, match=r"^rounds is the same for all methods"):
+        leaderboard("fashion-mini", ["map"], rounds=3)
+
+
+def test_the_page_is_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_leaderboard, "save", lambda *given, **how: None)
+    assert write_leaderboard.PAGE.read_text() == write_leaderboard.page()
+
+
+@pytest.mark.usefixtures("_small")
+def test_only_what_is_finished_is_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_leaderboard, "KEPT", tmp_path / "kept")
+    write_leaderboard.collect("fashion-mini", tmp_path)
+    assert not (tmp_path / "kept").exists()
+    leaderboard("fashion-mini", ["fedrs"], out=tmp_path)
+    write_leaderboard.collect("fashion-mini", tmp_path)
+    found = boards.read((tmp_path / "kept/fashion-mini.csv").read_text())
+    assert {(one.method, one.seed) for one in found} == {
+        (method, seed) for method in ("fedavg", "fedrs", "local") for seed in (0, 1)
+    }

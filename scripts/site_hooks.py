@@ -12,6 +12,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.mathtext import MathTextParser
 from matplotlib.textpath import TextPath
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -116,7 +117,10 @@ def drawn(kind: str, equation: str) -> str:
     for unknown, known in WORDS.items():
         text = unknown.sub(known, text)
     font = FontProperties(math_fontfamily="cm", size=EM)
-    width, height, depth, *_ = MathTextParser("path").parse(text, 72, font)
+    try:
+        width, height, depth, *_ = MathTextParser("path").parse(text, 72, font)
+    except ValueError as wrong:
+        raise PluginError(f"matplotlib cannot draw ${equation}$: {wrong}") from None
     path = " ".join(svg_path(TextPath((0, 0), text, prop=font)))
     return (
         f'<{kind} class="arithmatex"><svg role="img" aria-label="{html.escape(equation)}" '

@@ -26,7 +26,8 @@ FEWER = shlex.split("--rounds 1 --epochs 0.2 --fraction 0.2 --workers 1")
 LESS = [*shlex.split("--data synthetic --net mlp --clients 6"), *FEWER]
 # What a page leaves open, and what the world below has in its place.
 STAND_INS = {
-    r"runs/NAME|RUN\.\.\.|\bRUN\b": "runs/small",
+    r"runs/NAME|RUN\.\.\.|\bRUN\b|(?<=report )runs/\w+": "runs/small",
+    r"--baseline fedavg": "--baseline map",
     r"csv:PATH": "csv:table.csv",
     r"folder:PATH": "folder:photos-of-clients",
     r"methods NAME": "methods map",
@@ -41,6 +42,7 @@ ELSEWHERE = {
     r"^fedmap data get": "tests/data/test_download.py",
     r"--ray-address": "tests/federation/test_ray.py",
     r"--device cuda": "tests/test_cuda.py",
+    r"^fedmap report .*--serve": "tests/report/test_serve.py",
 }
 # A stand-in for the pre-trained nets of docs/guide/own-net.md, which need torchvision and timm.
 FROZEN = """

@@ -1,6 +1,7 @@
 """The site of the documentation: it is built without a warning, has every page, and needs nothing
 from elsewhere."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -139,3 +140,10 @@ def test_the_pages_fit_a_reader_of_the_citation_file() -> None:
         assert name in page
     for value in ("2404.09232", "2024", re.findall(r"^version: (.+)", cited, re.M)[0]):
         assert value in page
+
+
+def test_an_equation_that_cannot_be_drawn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    hooks = importlib.import_module("site_hooks")
+    with pytest.raises(Exception, match=r"cannot draw \$a \\nothing b\$"):
+        hooks.drawn("span", r"a \nothing b")

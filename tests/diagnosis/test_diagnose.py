@@ -1,6 +1,7 @@
 """A diagnosis of a federation and of a run: what is said, drawn and refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 import fedmap
 from fedmap.diagnosis.diagnose import flags
+from fedmap.diagnosis.words import sentences
 from fedmap.federation import Federation
 
 SMALL: dict[str, Any] = {"net": "tiny", "epochs": 1.0, "batch": 8, "lr": 0.05}
@@ -30,6 +32,21 @@ def test_every_subject_has_a_sentence(diagnosis: fedmap.Diagnosis) -> None:
     subjects = ["missing classes", "imbalance", "sizes", "proxies", "after a download"]
     assert list(diagnosis.sentences) == subjects
     assert f"{diagnosis.numbers.missing_mean:.1f} on average" in diagnosis.sentences[subjects[0]]
+
+
+def test_where_few_samples_count_as_none_it_is_said(diagnosis: fedmap.Diagnosis) -> None:
+    few = sentences(replace(diagnosis.numbers, observed_from=2, together=0.5))
+    assert "below 2 training samples" in few["missing classes"]
+    assert "without one sample" not in few["proxies"]
+    assert "one direction" not in few["proxies"]
+    none = sentences(replace(diagnosis.numbers, observed_from=1, together=0.95))
+    assert "without one sample" in none["proxies"]
+    assert "one direction" in none["proxies"]
+
+
+def test_an_average_that_is_better_is_called_a_gain(diagnosis: fedmap.Diagnosis) -> None:
+    better = sentences(replace(diagnosis.numbers, accuracy=0.5, download=0.6))
+    assert "a gain of 10.0 points" in better["after a download"]
 
 
 def test_the_figure_has_a_picture_of_each_kind(diagnosis: fedmap.Diagnosis, tmp_path: Path) -> None:

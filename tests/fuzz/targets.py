@@ -39,6 +39,10 @@ from fedmap.flower.sites import Members
 from fedmap.flower.terms import Answer, Hello, Offer, Order, Terms, agree, common_dataset, fit
 from fedmap.flower.terms import unfit as offer_unfit
 from fedmap.nets import NETS, Net
+from fedmap.report.page import numbers
+from fedmap.report.page.build import Contents
+from fedmap.report.page.found import shown
+from fedmap.report.page.verdict import cards
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import Run
 from fedmap.simulate.settings import Settings, read_federation, read_toml
@@ -422,6 +426,14 @@ def finished_run(path: Path) -> object:
         result = Result.read(folder)
         models = result.global_model, result.personal_model(0)
         return result.global_accuracy, result.personal_accuracy, models, card(folder)
+
+
+@target("content", lambda: _one_of(stopped_files()), names_file=False)
+def reported_run(path: Path) -> object:
+    """What a report says of a run that is not finished."""
+    contents = Contents(shown([_with_one_changed(path, stopped_files())]))
+    said = cards(contents.results, contents.clients, contents.baseline)
+    return contents.tables, said, contents.holdings, numbers.curve_rows(contents.results)
 
 
 @target("model.safetensors", lambda: [finished_files()["global.safetensors"]])

@@ -110,7 +110,7 @@ def test_a_damaged_run_among_others_is_named_with_its_reason(
 def test_a_damaged_run_alone_is_one_sentence(stopped: Path, tmp_path: Path) -> None:
     shutil.copytree(stopped, tmp_path / "run")
     (tmp_path / "run/rounds.jsonl").write_text('{"round": 1}\n')
-    with pytest.raises(FedmapError, match=r"rounds\.jsonl is damaged: a record has no"):
+    with pytest.raises(FedmapError, match=r"rounds\.jsonl is damaged: 'seconds' of a record is"):
         shown([tmp_path / "run"])
 
 
@@ -140,6 +140,11 @@ def test_variants_of_a_method_are_told_apart_by_what_is_no_default() -> None:
         {"method": "map", "params": {"alpha": 0.5}},
         {"method": "map", "lr": 0.5, "momentum": 0.5},
     ) == ["map", "map[alpha=0.5]", "map[lr=0.5,momentum=0.5]"]
+
+
+def test_a_parameter_that_is_no_default_is_always_named() -> None:
+    alone = {"method": "map", "params": {"alpha": 0.5}, "lr": 0.5}
+    assert variants(alone) == ["map[alpha=0.5]"]
 
 
 def test_a_preset_is_called_by_its_name() -> None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -386,6 +387,39 @@ def stopped_page(tmp_path_factory: pytest.TempPathFactory) -> str:
         fedmap.run("map", federation, net="tiny", rounds=5, out=folder, on_round=stop)
     (folder / "checkpoint/lock").write_text("")  # of this process, which lives
     return page(Contents(shown([folder])))
+
+
+def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def stop(record: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    federation = fedmap.partition(fedmap.load("synthetic"), 4)
+    with pytest.raises(KeyboardInterrupt):
+        fedmap.run("map", federation, net="tiny", rounds=5, out=folder, on_round=stop)
+    (folder / "rounds.jsonl").unlink()
+    text = page(Contents(shown([folder])))
+    assert "goes on, 0 of 5 rounds" in text  # this process has its lock
+    assert "not known" in text
+    (folder / "diverged").write_text("not finite")
+    assert "diverged, 0 of 5 rounds" in page(Contents(shown([folder])))
+
+
+def test_what_real_sites_do_not_tell_is_left_out(hostile_runs: Path, tmp_path: Path) -> None:
+    run = Result.read(hostile_runs / "map-0")
+    unknown = [None] * 4
+    told = {
+        name: unknown if name.endswith("_per_client") else value
+        for name, value in run.final.items()
+        if "confusion" not in name and "per_class" not in name
+    }
+    sites = replace(run, final=told | {"global_confusion": None}, folder=tmp_path)
+    (tmp_path / "run.toml").write_text("")
+    text = page(Contents(of_results({"map": [sites]})))
+    parts = re.findall(r'<section id="([\w-]+)"', text)
+    assert parts == ["methods", "rounds", "clients", "holdings", "cost", "settings", "runs"]
+    assert "who holds what is not known" in text
 
 
 def large(seed: int, method: str, number: int) -> Result:

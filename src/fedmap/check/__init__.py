@@ -223,6 +223,7 @@ def outcome(
                 federation(),
                 out=out,
                 resume=resume,
+                progress=False,  # in a notebook a bar would draw from Python's generator
                 on_round=on_round,
                 params=params,
                 **settings,

@@ -1,5 +1,6 @@
 """What `run`, `resume`, `compare`, `sweep` and `demo` do once their options are read."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,7 +153,7 @@ def many_runs(
             print(f"{what}: {path}")
         for what, path in tables.items():
             print(f"{what}: {path} (also .md and .tex)")
-        print(f"run folders: {out}")
+        print(f"run folders: {out}\nall of it as a page: fedmap report {shlex.quote(str(out))}")
         for sentence in at_last(comparison):
             print(printable(sentence))
 

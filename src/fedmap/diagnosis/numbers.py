@@ -37,6 +37,7 @@ class Numbers:
     clients: int
     classes: int
     clients_that_miss: int  # at least one class
+    observed_from: int  # training samples from which on a client has a class
     missing_mean: float  # classes that a client misses
     missing_most: int
     fewest_classes: int  # that a client has
@@ -151,6 +152,7 @@ def numbers_of(
         clients=len(federation),
         classes=federation.classes,
         clients_that_miss=int((missing > 0).sum()),
+        observed_from=federation.dataset.observed_from,
         missing_mean=float(missing.float().mean()),
         missing_most=int(missing.max()),
         fewest_classes=federation.classes - int(missing.max()),

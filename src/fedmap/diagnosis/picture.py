@@ -11,6 +11,7 @@ from fedmap.diagnosis.numbers import Trained
 from fedmap.federation import Federation
 from fedmap.report.plots import MOST_DOTS, MOST_NAMES, bare, dots, raster
 
+SHORT = 6  # letters of a name that stands upright
 OBSERVED, MISSING, DOWNLOAD = "#2A7F9E", "#B3262E", "#D08700"
 
 
@@ -82,7 +83,8 @@ def finish(
     """Names of clients, and the legend."""
     named = federation.named
     names = [federation.client_names[t.client] if named else str(t.client) for t in trained]
-    axes.set_xticks(range(len(trained)), names, parse_math=False)
+    slope = 30 if max(map(len, names)) > SHORT else 0
+    axes.set_xticks(range(len(trained)), names, parse_math=False, rotation=slope, fontsize=8)
     axes.set_xlabel("client, from the fewest missing classes to the most")
     axes.set_title(title, loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=8, title=what, title_fontsize=8)

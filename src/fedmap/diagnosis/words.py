@@ -5,6 +5,7 @@ from fedmap.federation import Federation
 
 MOST_NAMES = 10  # clients that are named, with the classes that they miss
 MOST_CLASSES = 8  # that are named for a client
+ALIKE = 0.9  # a cosine from which on two moves have one direction
 
 
 def sentences(numbers: Numbers) -> dict[str, str]:
@@ -26,8 +27,15 @@ def missing(n: Numbers) -> str:
     return (
         f"{n.clients_that_miss} of {n.clients} clients miss at least one of {n.classes} classes, "
         f"{n.missing_mean:.1f} on average, {n.missing_most} at most; {n.rarest_class} is the "
-        f"rarest class: {n.holders} of {n.clients} clients hold it"
+        f"rarest class: {n.holders} of {n.clients} clients hold it{few(n)}"
     )
+
+
+def few(n: Numbers) -> str:
+    """What counts as missing, where that is more than nothing at all."""
+    if n.observed_from == 1:
+        return ""
+    return f" (a class counts as missing below {n.observed_from} training samples)"
 
 
 def imbalance(n: Numbers) -> str:
@@ -52,15 +60,19 @@ def proxies(n: Numbers) -> str:
     how = f"in one local round of FedAvg from {n.start} ({n.trained} clients)"
     if n.moved is None:
         return f"{how} no proxy is pushed without samples of its class: none is missing"
-    same = (
-        ""
-        if n.together is None
-        else f", and in one direction: the cosine between two of their moves is {n.together:.2f}"
-    )
+    without = ", without one sample of theirs" if n.observed_from == 1 else ""
     return (
         f"{how} proxies of missing classes move {n.moved:.2f} times as far as those of observed "
-        f"ones, without one sample of theirs{same}"
+        f"ones{without}{direction(n.together)}"
     )
+
+
+def direction(together: float | None) -> str:
+    """How alike the moves of missing classes are."""
+    if together is None:
+        return ""
+    one = ", and in one direction" if together >= ALIKE else ""
+    return f"{one}; the cosine between two of their moves is {together:.2f}"
 
 
 def download(n: Numbers) -> str:

@@ -10,6 +10,7 @@ from fedmap.simulate.result import Result
 
 ALONE = "local"  # the method in which every client trains alone
 GLOBAL = "global"  # compared with its own run's global model
+SPOKEN = {ALONE: "training alone", GLOBAL: "the global model"}
 CAPTION = "Accuracy in % on each client's own test samples"
 
 

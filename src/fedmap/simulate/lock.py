@@ -74,7 +74,7 @@ def owner_lives(path: Path) -> bool:
         return True
     try:
         os.kill(int(path.read_text()), 0)
-    except (ProcessLookupError, FileNotFoundError, ValueError):
+    except (ProcessLookupError, FileNotFoundError, ValueError, OverflowError):
         return False
     except PermissionError:  # it is somebody else's
         return True

@@ -14,7 +14,7 @@ from string import Template
 from typing import Any
 
 from fedmap.errors import FedmapError
-from fedmap.report.clients import Served, clients_table, served
+from fedmap.report.clients import GLOBAL, Served, clients_table, served
 from fedmap.report.page import numbers
 from fedmap.report.page.found import Shown
 from fedmap.report.page.models import Holdings, Proxies, holdings, proxies
@@ -104,8 +104,9 @@ class Contents:
     def tables(self) -> dict[str, Table]:
         """Every table by the name of its file."""
         rows = numbers.method_rows(self.results, self.clients)
+        base = "global model" if self.baseline == GLOBAL else self.baseline
         found = {
-            "methods": as_table(rows, "Accuracy in %", baseline=self.baseline),
+            "methods": as_table(rows, "Accuracy in %", baseline=base),
             "clients": clients_table(self.served, self.baseline),
             "classes": numbers.class_table(self.results, self.classes),
             "proxies": numbers.proxy_table(self.proxies),

@@ -26,6 +26,7 @@ CONFIG: Spec = {
         "titleFontSize": 11,
         "titleFontWeight": "normal",
         "labelLimit": 130,
+        "labelFlush": False,
     },
     "legend": {"labelColor": SOFT, "titleColor": SOFT, "orient": "top", "labelFontSize": 11},
 }
@@ -101,7 +102,7 @@ class Charts:
         """Every client's gain as a tick, a line for each method with its mean."""
         base = alt.Chart().transform_filter(SEEN)
         middles = alt.InlineData([{"method": name, "mean": mean} for name, mean in means.items()])
-        x = alt.X("gain:Q", title=f"points over {baseline}; left of zero, a client loses")
+        x = alt.X("gain:Q", title=f"points over {baseline}")
         y = alt.Y("method:N", title=None, sort=None, scale=alt.Scale(domain=list(means)))
         ticks = base.mark_tick(thickness=2, size=14, opacity=0.7).encode(
             x, y, self.color, tooltip=self._of_a_client()
@@ -200,7 +201,7 @@ class Charts:
         )
         y = alt.Y("method:N", title=None, sort=None, scale=alt.Scale(domain=list(methods)))
         base = alt.Chart().transform_filter(SEEN)
-        x = alt.X("drift:Q", title="distance to the global model's proxy, in its norm")
+        x = alt.X("drift:Q", title="distance to the global proxy, relative")
         line = base.mark_line(strokeWidth=1.5, opacity=0.6).encode(x, y, self.color)
         dots = base.mark_point(filled=True, size=90).encode(
             x, y, self.color, shape, tooltip=["method:N", "proxies:N", *_numbers("drift", ".3f")]
@@ -226,8 +227,8 @@ class Charts:
             .encode(
                 alt.X("norm:Q", title="length of the class's proxy", scale=alt.Scale(zero=False)),
                 y.axis(grid=True),
-                alt.Color("models:N", title="at", scale=scale),
-                alt.Shape("models:N", title="at", scale=shapes),
+                alt.Color("models:N", scale=scale).legend(title=None, columns=2),
+                alt.Shape("models:N", scale=shapes).legend(title=None, columns=2),
                 tooltip=["class:N", "models:N", *_numbers("norm", ".3f")],
             )
         )
@@ -268,6 +269,7 @@ class Charts:
             width="container",
             height=height,
             description=words,
+            padding={"left": 2, "top": 5, "right": 14, "bottom": 5},  # for the last number
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
         )
         found: Spec = whole.configure(**CONFIG).to_dict()

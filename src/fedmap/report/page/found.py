@@ -1,6 +1,7 @@
 """Which runs a page is about: folders, what state each run is in, and what to call it."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ from fedmap.simulate.lock import owner_lives
 from fedmap.simulate.result import Result, summary
 from fedmap.simulate.settings import NO_NUMBERS, Settings, described, read_federation
 
-NEEDED = {"round", "global_accuracy", "personal_accuracy", "seconds", "bytes_down", "bytes_up"}
+NUMBERS = ("round", "seconds", "bytes_down", "bytes_up")  # that every record has
+ACCURACIES = ("global_accuracy", "personal_accuracy")  # that may be unknown
 DONE, GOES_ON, STOPPED, DIVERGED, DAMAGED = "done", "goes on", "stopped", "diverged", "damaged"
 
 
@@ -95,13 +97,20 @@ def read(path: Path) -> Found:
         return Found(Result.read(path), DONE)
     file = path / "run.toml"
     settings, about = Settings.kept(described(file), {}), read_federation(file)
+    for name in ("classes", "clients"):
+        if not all(isinstance(one, str) for one in _listed(about.get(name, []))):
+            raise FedmapError(f"{file} is damaged: {name} of the federation are no names")
     rounds = whole_rounds(path / "rounds.jsonl")
     result = Result(settings, rounds, summary(rounds) if rounds else {}, path, about)
     if (path / "diverged").exists():
-        return Found(result, DIVERGED, (path / "diverged").read_text().strip())
+        return Found(result, DIVERGED, (path / "diverged").read_text(errors="replace").strip())
     if owner_lives(folder.checkpoint / "lock"):
         return Found(result, GOES_ON)
     return Found(result, STOPPED, f"go on with: fedmap resume {path}")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [None]
 
 
 def whole_rounds(path: Path) -> list[Record]:
@@ -109,8 +118,11 @@ def whole_rounds(path: Path) -> list[Record]:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     records = [parsed(line, path) for line in lines if line.endswith(b"\n")]
     for record in records:
-        if missing := NEEDED - record.keys():
-            raise FedmapError(f"{path} is damaged: a record has no {min(missing)!r}")
+        for name in (*NUMBERS, *ACCURACIES):
+            value = record.get(name, "nothing")
+            unknown = value is None and name in ACCURACIES
+            if not unknown and not (type(value) in (int, float) and math.isfinite(value)):
+                raise FedmapError(f"{path} is damaged: {name!r} of a record is {value!r}")
     return records
 
 
@@ -165,8 +177,8 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 
 def labels(variants: Sequence[Settings]) -> list[str]:
-    """A different name for each: the method, and where several have the same one, what differs
-    and is no default."""
+    """A different name for each: the method, with parameters that are no defaults, and where
+    several have the same one, what differs and is no default."""
     short = [_label(one, variants, only_chosen=True) for one in variants]
     full = [_label(one, variants, only_chosen=False) for one in variants]
     return [f if short.count(s) > 1 else s for s, f in zip(short, full, strict=True)]
@@ -177,14 +189,13 @@ def _label(one: Settings, variants: Sequence[Settings], only_chosen: bool) -> st
     keys = {key: None for other in same for key in other}
     differ = {key: mine.get(key) for key in keys if any(o.get(key) != mine.get(key) for o in same)}
     if only_chosen:
-        differ = _with_preset(one, {k: v for k, v in differ.items() if not _default(one, k, v)})
+        chosen = {k: v for k, v in differ.items() if k not in one.params and not _default(k, v)}
+        differ = _with_preset(one, not_defaults(one.method, one.params)) | chosen
     words = ",".join(f"{key}={value}" for key, value in differ.items())
     return f"{one.label}[{words}]" if words else one.label
 
 
-def _default(settings: Settings, name: str, value: Any) -> bool:
-    if name in settings.params:
-        return name not in not_defaults(settings.method, settings.params)
+def _default(name: str, value: Any) -> bool:
     field = Settings.model_fields.get(name)
     return field is not None and value == field.default
 

@@ -2,6 +2,7 @@
 classifier's rows) of classes that a client lacks stand to those that it has."""
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from fedmap import own_code, values
 from fedmap.errors import FedmapError
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import difference
-from fedmap.simulate.settings import read_federation
+from fedmap.simulate.settings import FEDERATION, Settings, read_federation
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -32,8 +33,15 @@ class Proxies(NamedTuple):
 
 def proxies(run: Result) -> Proxies | None:
     """From at most a hundred clients' own models; None where there are none to be read."""
-    shared = rows_of(run.folder / "global.safetensors")
-    found = [(rows_of(file), observed_of(file, len(run.classes))) for file in some_files(run)]
+    done = run.folder / "done"
+    stamp = done.stat().st_mtime_ns if done.exists() else 0
+    return _proxies(run.folder, tuple(some_files(run)), len(run.classes), stamp)
+
+
+@lru_cache(maxsize=256)  # for a served page, which is made again and again
+def _proxies(folder: Path, files: tuple[Path, ...], classes: int, stamp: int) -> Proxies | None:
+    shared = rows_of(folder / "global.safetensors")
+    found = [(rows_of(file), observed_of(file, classes)) for file in files]
     known = [(rows, seen) for rows, seen in found if rows is not None and seen is not None]
     if not known:
         return None
@@ -96,9 +104,15 @@ def counts_of(run: Result) -> NDArray[np.int64] | None:
     settings = run.settings
     if any(own_code.is_code(name) for name in (settings.data, settings.partition)):
         return None
+    kept = json.dumps(read_federation(run.folder / "run.toml"))
+    return _counts(settings.model_dump_json(include=FEDERATION), kept)
+
+
+@lru_cache(maxsize=4)
+def _counts(settings: str, kept: str) -> NDArray[np.int64] | None:
     try:
-        federation = settings.federation()
-        same = not difference(read_federation(run.folder / "run.toml"), federation)
+        federation = Settings.model_validate_json(settings).federation()
+        same = not difference(json.loads(kept), federation)
     except (FedmapError, OSError):  # the data is not here, or was given in Python
         return None
     counts: NDArray[np.int64] = federation.counts.numpy()

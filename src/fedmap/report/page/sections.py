@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedmap.report.clients import ALONE, GLOBAL
+from fedmap.report.clients import SPOKEN
 from fedmap.report.command import command
 from fedmap.report.page import numbers
 from fedmap.report.page.found import DONE, Found
@@ -96,6 +96,7 @@ def several(count: int, what: str) -> str:
 def opening(contents: "Contents") -> Part:
     """What the page is about, and the answers."""
     run, every = contents.first, [one.result.settings for one in contents.shown.all]
+    seeds = sorted({s.seed for s in every})
     facts = [
         several(len(contents.shown.runs), "method"),
         several(len(contents.shown.all), "run"),
@@ -103,7 +104,7 @@ def opening(contents: "Contents") -> Part:
         several(len(run.classes), "class").replace("classs", "classes"),
         f"net {listed(s.net for s in every)}",
         f"{listed(s.rounds for s in every)} rounds",
-        f"seeds {listed(sorted({s.seed for s in every}))}",
+        f"seed{'s' * (len(seeds) > 1)} {listed(seeds)}",
     ]
     answers = cards(contents.results, contents.clients, contents.baseline)
     inside = "".join(
@@ -155,10 +156,7 @@ def legend(contents: "Contents") -> str:
 
 def methods(contents: "Contents") -> Part:
     """The main table."""
-    over = {
-        ALONE: "training alone",
-        GLOBAL: "its own run's global model",
-    }.get(contents.baseline, contents.baseline)
+    over = SPOKEN.get(contents.baseline, contents.baseline)
     words = (
         "Global: the aggregated model on the whole test set. Personal: each client's own model on "
         "its own test samples; own classes: choosing among the classes that the client has. Mean ± "
@@ -183,7 +181,7 @@ def rounds(contents: "Contents", charts: "Charts") -> Part:
         "that took part in the round."
     )
     html = section("rounds", "Accuracy over rounds", words, inside)
-    if points:
+    if len({row["method"] for row in points}) > 1:
         found["scatter"] = charts.scatter()
         html += section(
             "joint",
@@ -198,13 +196,13 @@ def rounds(contents: "Contents", charts: "Charts") -> Part:
 
 def clients(contents: "Contents", charts: "Charts") -> Part:
     """Who gains and who loses."""
-    gains, base = contents.gains, contents.baseline
+    gains, base = contents.gains, SPOKEN.get(contents.baseline, contents.baseline)
     cells = contents.tables.get("clients")
     if cells is None:
         return Part("")
     every = folded("Every client in numbers", table(cells, "tall"))
     if not gains:
-        words = f"There is no finished run of {base} with these seeds to compare clients with."
+        words = f"There is nothing finished of {base} with these seeds to compare clients with."
         return Part(section("clients", "Clients", words, every))
     few = numbers.extremes(gains)
     names, means = [row["client"] for row in few], numbers.mean_gains(gains, "method")
@@ -217,8 +215,8 @@ def clients(contents: "Contents", charts: "Charts") -> Part:
     count = len({row["client"] for row in gains})
     some = f" Of {count} clients, the {len(names)} with the least and the most gain are named."
     words = (
-        "A client's test set is small, so a few points of one client say little; many clients left "
-        "of zero say that the federation costs them." + some * (len(names) < count)
+        f"Left of zero, a client was better off with {base}. A client's test set is small, so a "
+        "few points of one client say little." + some * (len(names) < count)
     )
     inside = chart("gains-method", "By method: a tick for each client, a diamond for the mean")
     inside += chart("gains-client", "By client: those that lose the most first")

@@ -14,7 +14,7 @@ from fedmap.report.page.build import Contents, Live, library, page, sentence_pag
 from fedmap.report.page.found import run_folders, shown
 
 HOST = "127.0.0.1"
-MILLISECONDS = 2000  # after which the browser looks again
+MILLISECONDS = 3000  # after which the browser looks again
 WATCHED = ("run.toml", "rounds.jsonl", "done", "diverged", "checkpoint/lock")
 
 

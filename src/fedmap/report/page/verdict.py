@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from fedmap.report.clients import ALONE, GLOBAL, Served, gains, losers, points
+from fedmap.report.clients import ALONE, GLOBAL, SPOKEN, Served, gains, losers, points
 from fedmap.report.page.numbers import PERSONAL, Results, pooled
 from fedmap.report.table import percent
 from fedmap.simulate.result import Result
@@ -101,8 +101,7 @@ def helped(clients: Sequence[Served], own: Mapping[str, Sequence[float]], baseli
     mine = gains([one for one in clients if one.method == first])
     if not mine:
         return Card(question, "not known", f"there is nothing finished to compare with {baseline}")
-    over = {ALONE: "training alone", GLOBAL: "the global model"}.get(baseline, baseline)
-    up = sum(gain > 0 for gain in mine)
+    up, over = sum(gain > 0 for gain in mine), SPOKEN.get(baseline, baseline)
     detail = f"{up} of {len(mine)} clients gain over {over} with {first}"
     if baseline == GLOBAL:
         detail += "; whether the federation helped, a run of the method local would say"

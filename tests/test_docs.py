@@ -144,7 +144,7 @@ def less(words: list[str]) -> list[str]:
     return {
         "run": fewer,
         "compare": [*fewer, "--seeds", "0"],
-        "sweep": [*fewer, "--seeds", "0"],
+        "sweep": [*fewer, "--seeds", "0", *(["--trials", "2"] if "--trials" in words else [])],
         "inspect": ["--epochs", "0.2"] if "runs/small" not in words else [],
         "resume": ["--rounds", "2"] if "--rounds" in words else [],
         "demo": ["--rounds", "1", "--workers", "1"],

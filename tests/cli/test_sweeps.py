@@ -9,6 +9,8 @@ import pytest
 
 from fedmap.cli.sweeps import Asked
 from fedmap.errors import FedmapError
+from fedmap.experiment.search import probe
+from fedmap.experiment.space import space_of
 from fedmap.paper.groups import GROUPS
 
 Fedmap = Callable[[str], Any]
@@ -78,6 +80,14 @@ def test_nonsense_in_a_file_is_one_sentence(text: str, sentence: str, tmp_path: 
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(FedmapError, match=sentence):
         NOTHING.with_file(tmp_path / "a.toml", False)
+
+
+def test_the_file_in_the_guide_is_a_search(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/guide/sweep.md").read_text()
+    (tmp_path / "a.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    asked = NOTHING.with_file(tmp_path / "a.toml", False)
+    assert (asked.method, asked.trials, asked.seeds) == ("map", 20, [0, 1, 2])
+    probe(asked.settings, space_of(asked.grid))  # else an error
 
 
 def test_the_papers_groups_are_tried_each_with_each_combination() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import fedmap
 from fedmap.errors import FedmapError
+from fedmap.experiment.compare import compared
 from fedmap.experiment.progress import Progress
 from fedmap.methods.central import Central
 from fedmap.simulate.settings import Settings
@@ -203,6 +204,30 @@ def test_it_is_said_that_central_breaks_the_rule(with_local: fedmap.Comparison) 
     assert with_local.sentences()[-1].startswith(
         "central has all samples in one place, which breaks"
     )
+
+
+def test_three_classes_of_one_name_have_three_labels(tmp_path: Path) -> None:
+    def made() -> type[Central]:
+        class Mine(Central):
+            """Mine."""
+
+        return Mine
+
+    runs = compared([made(), made(), made()], (0,), **SMALL)
+    assert len(runs) == 3
+    assert next(iter(runs)) == "Mine"
+    assert [label.rpartition("Mine")[2] for label in runs] == ["", "", " (2)"]
+
+
+def test_a_parameter_is_for_the_methods_that_have_it_and_a_variant_keeps_its_own() -> None:
+    runs = compared(["fedavg", "fedrs", "map[alpha=0.9]"], (0,), **SMALL, params={"alpha": 0.3})
+    alphas = [some[0].settings.params.get("alpha") for some in runs.values()]
+    assert alphas == [None, 0.3, 0.9]
+
+
+def test_a_parameter_that_no_method_has_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(FedmapError, match="no method here has a parameter 'alpa'; did you mean"):
+        compared(["fedavg", "map"], (0,), **SMALL, params={"alpa": 0.3})
 
 
 def test_a_class_given_in_python_is_spoken_of_like_any_other(tmp_path: Path) -> None:

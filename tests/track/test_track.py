@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,15 +51,15 @@ def from_mlflow(folder: Path) -> History:
 
 
 def from_wandb(folder: Path) -> History:
-    from wandb.proto import wandb_internal_pb2 as messages
-    from wandb.sdk.internal.datastore import DataStore
-
     (file,) = (folder / "run/track/wandb/wandb").glob("offline-run-*/*.wandb")
-    store, found = DataStore(), History()
-    store.open_for_scan(str(file))
-    while (data := store.scan_data()) is not None:
-        record = messages.Record()  # type: ignore[attr-defined]
-        record.ParseFromString(data)
+    records, end = wandb_records(file), time.monotonic() + 30
+    # W&B's own process writes the file, and may still do so when the run has ended
+    while not any(record.HasField("exit") for record in records):
+        assert time.monotonic() < end, "the end of the run is never written"
+        time.sleep(0.05)
+        records = wandb_records(file)
+    found = History()
+    for record in records:
         row = {i.nested_key[0]: float(i.value_json) for i in record.history.item}
         for name in row:
             if not name.startswith("_"):
@@ -67,6 +68,20 @@ def from_wandb(folder: Path) -> History:
             name = one.key or one.nested_key[0]
             if name.startswith("final/"):
                 found[name] = [(0, float(json.loads(one.value_json)))]
+    return found
+
+
+def wandb_records(file: Path) -> list[Any]:
+    """Those that are in the file now."""
+    from wandb.proto import wandb_internal_pb2 as messages
+    from wandb.sdk.internal.datastore import DataStore
+
+    store, found = DataStore(), []
+    store.open_for_scan(str(file))
+    while (data := store.scan_data()) is not None:
+        record = messages.Record()  # type: ignore[attr-defined]
+        record.ParseFromString(data)
+        found.append(record)
     store.close()
     return found
 

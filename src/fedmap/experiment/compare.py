@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +223,10 @@ def compared(
 
 def label_of(given: dict[str, Any], words: str, taken: Mapping[str, dict[str, Any]]) -> str:
     """What a table calls a method with these words behind it. Two files may have a class of the
-    same name: then the second is called by its whole name."""
+    same name: then the second is called by its whole name, and if that is taken too, by a number
+    behind it."""
     settings = Settings.of(given)
-    label = settings.label + words
-    same = label not in taken or taken[label] == given
-    return label if same else f"{settings.method}{words}"
+    whole = f"{settings.method}{words}"
+    numbered = (f"{whole} ({number})" for number in count(2))
+    names = chain([settings.label + words, whole], numbered)
+    return next(name for name in names if name not in taken or taken[name] == given)

@@ -39,11 +39,10 @@ from fedmap.simulate.cluster import (
 )
 from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
-from fedmap.simulate.folder import RunFolder
+from fedmap.simulate.folder import TRACK, RunFolder
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.run import about
 from fedmap.simulate.settings import FEDERATION, Settings
-from fedmap.track.base import FOLDER as TRACKED
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path
 SECONDS = 20.0  # that a node works before it sends a folder back,
@@ -200,7 +199,7 @@ def files_of(folder: Path) -> Files:
     return {
         path.as_posix(): np.fromfile(folder / path, np.uint8)
         for path in paths
-        if path.parts[:2] not in ELSEWHERE and path.parts[0] != TRACKED
+        if path.parts[:2] not in ELSEWHERE and path.parts[0] != TRACK
     }
 
 

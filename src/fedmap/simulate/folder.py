@@ -23,8 +23,9 @@ from fedmap.simulate.store import StateStore
 from fedmap.values import Values
 
 Record = dict[str, Any]  # what is known of one round
+TRACK = "track"  # what trackers write; it is no part of the run
 # What may lie in a folder before its run.toml: a start that was killed, a federation's list.
-BEFORE = {"checkpoint", "run.toml.part", "sites.json"}
+BEFORE = {"checkpoint", "run.toml.part", "sites.json", TRACK}
 
 
 def write_atomically(path: Path, content: bytes, lasting: bool = True, mode: int = 0o666) -> None:

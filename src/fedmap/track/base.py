@@ -6,10 +6,8 @@ from typing import Any, ClassVar
 
 from fedmap.errors import FedmapError
 from fedmap.simulate.callbacks import Callback, Start
-from fedmap.simulate.folder import Record, write_atomically
+from fedmap.simulate.folder import TRACK, Record, write_atomically
 from fedmap.simulate.settings import Settings
-
-FOLDER = "track"  # of a run's folder: what lies there is no part of the run
 
 
 class Tracker(Callback):
@@ -31,7 +29,7 @@ class Tracker(Callback):
 
     def own_folder(self, start: Start) -> Path | None:
         """A folder of its own in that of the run, if the run has one."""
-        return start.folder and start.folder / FOLDER / self.name
+        return start.folder and start.folder / TRACK / self.name
 
     def place(self, usual: Path | None) -> Path:
         """The folder to write to, which is made: the one that was given, else the usual one."""
@@ -57,7 +55,7 @@ class Tracker(Callback):
             write_atomically(file, id.encode())
 
     def _id(self, start: Start) -> Path | None:
-        return start.folder and start.folder / FOLDER / f"{self.name}-id"
+        return start.folder and start.folder / TRACK / f"{self.name}-id"
 
 
 def numbers(record: Record, prefix: str = "") -> dict[str, float]:

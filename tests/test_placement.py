@@ -27,6 +27,7 @@ FEW_STEPS: dict[str, dict[str, Any]] = {
     "pfedme": {"inner_steps": 1},
 }
 OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
+    ("fedgela", {"loss": "etf"}),
     ("map", {"preset": "own"}),
     ("map", {"transfer": "mmd"}),
     ("fedopt", {"optimizer": "yogi"}),

@@ -28,6 +28,7 @@ FEW_STEPS: dict[str, dict[str, Any]] = {
 }
 OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
     ("fedgela", {"loss": "etf"}),
+    ("fedlesam", {"direction": "local"}),
     ("map", {"preset": "own"}),
     ("map", {"transfer": "mmd"}),
     ("fedopt", {"optimizer": "yogi"}),

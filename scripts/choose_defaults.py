@@ -25,13 +25,21 @@ from fedmap.paper.groups import GROUPS
 from fedmap.report.table import Table, percent
 from fedmap.simulate.result import STEADY
 
-# what the originals or other methods' defaults add to the paper's groups
+# what the originals, other methods' defaults or their neighbors add to the paper's groups
 MORE: dict[str, list[dict[str, Any]]] = {
     "dittors": [{"alpha": 0.9, "weight": 0.1}],
     "fedaws": [],
+    "feddecorr": [{"weight": 0.1}, {"weight": 0.01}],
     "feddyn": [],
+    "fedlc": [{"tau": 1.0}, {"tau": 0.1}],
+    "fedntd": [{"temperature": 1.0}, {"temperature": 3.0}],
     "fedphp": [{"transfer": "kd", "weight": 0.01}],
     "fedproto": [{"weight": 1.0}],
+    "fedvls": [
+        {"weight": 0.1, "form": "code", "suppression": 0.005},
+        {"weight": 0.5, "form": "code", "suppression": 0.005},
+        {"weight": 0.1, "form": "paper", "suppression": 1.0},
+    ],
     "perfedavg": [{"inner": 0.3, "beta": beta} for beta in (0.1, 0.05, 0.01)],
     "scaffold": [{"server_lr": 1.0}],
     "scars": [{"alpha": 0.9, "server_lr": 1.0}],
@@ -85,7 +93,7 @@ def chosen(found: list[Scores | None], today: int) -> int:
 
 def lines_of(method: str, found: list[Scores | None]) -> list[list[str]]:
     """A line for each contender: its parameters, accuracies and what became of it."""
-    contenders = GROUPS[method] + MORE[method]
+    contenders = GROUPS.get(method, []) + MORE[method]
     plain = METHODS[method]().params
     today = [METHODS[method](**params).params for params in contenders].index(plain)
     best, lines = chosen(found, today), []
@@ -115,7 +123,7 @@ def main() -> None:
     federations = {seed: fedmap.partition(dataset, 20, seed=seed) for seed in SEEDS}
     lines = []
     for method in given.methods:
-        contenders = GROUPS[method] + MORE[method]
+        contenders = GROUPS.get(method, []) + MORE[method]
         where = (federations, given.out, given.rounds, given.workers)
         lines += lines_of(method, [scores(method, params, *where) for params in contenders])
     head = ["method", "parameters", "global, last 10", "personal, all clients", "score", ""]

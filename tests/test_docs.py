@@ -30,6 +30,7 @@ STAND_INS = {
     r"--baseline fedavg": "--baseline map",
     r"csv:PATH": "csv:table.csv",
     r"folder:PATH": "folder:photos-of-clients",
+    r"file=FILE\.csv": "file=who.csv",
     r"methods NAME": "methods map",
     r"FILE\.toml|(?<!/)\brun\.toml": "runs/small/run.toml",
     r"resume OUT": "resume runs/small",
@@ -102,6 +103,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [[i % 3, i % 2, i % 3, i % 2, "red", "old", i] for i in range(40)]
     with (folder / "table.csv").open("w", newline="") as file:
         csv.writer(file).writerows([names, *rows])
+    who = [f"{(c + k) % 6},{c}\n" for c in range(10) for k in range(2)]
+    (folder / "who.csv").write_text("client,class\n" + "".join(who))
     federation = fedmap.partition(fedmap.load(f"folder:{folder / 'photos-of-clients'}", size=16))
     small: dict[str, Any] = {"net": "mlp", "rounds": 1, "epochs": 0.2, "keep_states": True}
     fedmap.run("map", federation, out=folder / "runs/small", **small)
@@ -134,6 +137,8 @@ def less(words: list[str]) -> list[str]:
         re.search(r"^(folder|csv):|\.toml$|^\./mine\.py:(Net|Frozen)", word) for word in words
     )
     fewer = FEWER if own else LESS
+    if words in (["run"], ["compare"], ["sweep"]):  # a command's name, and not what to type
+        return ["--help"]
     if words[0] == "study" and len(words) > 1:  # tests/paper runs every study to its end
         return ["--scale", "smoke", "--plan", "--workers", "1", "--seeds", "0"]
     return {

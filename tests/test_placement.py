@@ -28,6 +28,8 @@ FEW_STEPS: dict[str, dict[str, Any]] = {
 }
 OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
     ("feddecorr", {"preset": "fedmr"}),
+    ("fedgela", {"loss": "etf"}),
+    ("fedlesam", {"direction": "local"}),
     ("fedntd", {"preset": "fedlmd"}),
     ("fedvls", {"preset": "printed"}),
     ("map", {"preset": "own"}),

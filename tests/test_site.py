@@ -23,7 +23,7 @@ FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sour
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site. A warning ends the build."""
     folder = tmp_path_factory.mktemp("site")
-    words = ["build", "--quiet", "--strict", "--site-dir", str(folder)]
+    words = ["build", "--strict", "--site-dir", str(folder)]  # quiet, it would not count
     command = [sys.executable, "-m", "mkdocs", *words]
     known = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=known)

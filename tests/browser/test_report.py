@@ -157,7 +157,7 @@ def test_another_method_can_be_looked_at_closer(light: Page) -> None:
 
 def test_the_keyboard_reaches_and_works_every_control(light: Page) -> None:
     reached = []
-    for _ in range(40):
+    for _ in range(60):
         light.keyboard.press("Tab")
         reached.append(light.evaluate("document.activeElement.textContent.slice(0, 12)"))
     for wanted in ("To the numbe", "local", "map", "all / none", "global", "Every client"):
@@ -207,7 +207,7 @@ def test_on_paper_settings_are_unfolded_and_nothing_sticks(light: Page) -> None:
     light.emulate_media(media="screen")
 
 
-def test_a_served_page_shows_what_is_new_and_keeps_what_is_switched_off(
+def test_a_served_page_shows_what_is_new_and_keeps_what_the_reader_changed(
     browser: Browser, hostile_runs: Path, tmp_path: Path
 ) -> None:
     for name in ("fedavg-0", "map-0"):
@@ -219,6 +219,9 @@ def test_a_served_page_shows_what_is_new_and_keeps_what_is_switched_off(
             address = f"http://{HOST}:{serving.server_port}/"
             context, page, seen = opened(browser, address)
             page.get_by_role("button", name="map", exact=True).click()
+            page.locator("#look-confusion").select_option("fedavg")
+            page.get_by_text("Every setting").click()
+            page.evaluate("scrollTo(0, 1500)")
             shutil.copytree(hostile_runs / "local-0", tmp_path / "local-0")
             expect(page.get_by_role("button", name="local", exact=True)).to_be_visible(
                 timeout=20_000
@@ -226,6 +229,9 @@ def test_a_served_page_shows_what_is_new_and_keeps_what_is_switched_off(
             page.wait_for_selector("body[data-ready=yes]")
             off = page.get_by_role("button", name="map", exact=True)
             expect(off).to_have_attribute("aria-pressed", "false")
+            expect(page.locator("#look-confusion")).to_have_value("fedavg")
+            expect(page.locator("#settings details")).to_have_attribute("open", "")
+            assert abs(page.evaluate("scrollY") - 1500) < 100  # there is a line more above
             assert seen == []
             context.close()
         finally:

@@ -1,7 +1,6 @@
 """Which runs a report is about: their states, their labels, and what is refused."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import fedmap
 from fedmap.errors import FedmapError
 from fedmap.report.page.found import labels, read, shown
 from fedmap.simulate.folder import Record
+from fedmap.simulate.lock import locked
 from fedmap.simulate.settings import Settings
 
 SMALL: dict[str, Any] = {"data": "synthetic", "net": "tiny", "clients": 4, "epochs": 0.2}
@@ -39,22 +39,17 @@ def test_a_finished_run_is_done(hostile_runs: Path) -> None:
     assert read(hostile_runs / "map-0").state == "done"
 
 
-def test_a_stopped_run_is_shown_up_to_its_last_round_with_how_to_go_on(
-    stopped: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    (tmp_path / "run/checkpoint/lock").write_text("")  # the process that had it was this one
-    found = read(tmp_path / "run")
+def test_a_stopped_run_is_shown_up_to_its_last_round_with_how_to_go_on(stopped: Path) -> None:
+    found = read(stopped)
     assert (found.state, len(found.result.rounds)) == ("stopped", 2)
-    assert found.note == f"go on with: fedmap resume {tmp_path / 'run'}"
+    assert found.note == f"stopped; go on with: fedmap resume {stopped}"
     last = json.loads((stopped / "rounds.jsonl").read_text().splitlines()[-1])
     assert found.result.final["global_accuracy"] == last["global_accuracy"]
 
 
-def test_a_run_whose_process_lives_goes_on(stopped: Path, tmp_path: Path) -> None:
-    shutil.copytree(stopped, tmp_path / "run")
-    (tmp_path / "run/checkpoint/lock").write_text(str(os.getpid()))
-    assert read(tmp_path / "run").state == "goes on"
+def test_a_run_that_somebody_works_on_is_running(stopped: Path) -> None:
+    with locked(stopped / "checkpoint/lock"):
+        assert read(stopped).state == "running"
 
 
 def test_a_line_that_is_being_written_is_no_round_yet(stopped: Path, tmp_path: Path) -> None:
@@ -76,7 +71,9 @@ def test_a_run_that_diverged_says_so_and_does_not_count(stopped: Path, tmp_path:
     shutil.copytree(stopped, tmp_path / "run")
     (tmp_path / "run/diverged").write_text("round 2: not finite\n")
     found = shown([tmp_path])
-    assert [(one.state, one.note) for one in found.all] == [("diverged", "round 2: not finite")]
+    assert [(one.state, one.note) for one in found.all] == [
+        ("diverged", "diverged: round 2: not finite")
+    ]
     assert found.results == {"map": []}
 
 

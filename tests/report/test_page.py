@@ -159,6 +159,18 @@ def test_ticks_are_thinned_evenly() -> None:
     assert mean(row["gain"] for row in some) == pytest.approx(49.5, abs=0.5)
 
 
+def test_fairness_is_the_worst_client_the_worst_tenth_and_the_spread() -> None:
+    clients = [client("map", f"c{k}", 0.5, k / 100) for k in range(40, 60)]
+    table = numbers.fairness_table([*clients, client("fedavg", "one", 0.5, 0.6)], "local")
+    own = [k / 100 for k in range(40, 60)]
+    spread = 100 * float(np.std(own, ddof=1))
+    assert table.lines == [
+        ["map", f"{100 * mean(own):.1f}", f"{spread:.1f}", "40.0", "40.5", "c40 (-10.0)"],
+        ["fedavg", "60.0", "-", "60.0", "60.0", "-"],
+    ]
+    assert table.head[-1] == "loses the most against local"
+
+
 # Classes and proxies.
 
 
@@ -316,6 +328,18 @@ def test_the_first_screen_answers_which_is_best_what_it_gives_and_who_loses() ->
     ]
 
 
+def test_an_early_round_does_not_stand_beside_last_ones() -> None:
+    ended: Any = {"personal_accuracy_per_client": [0.5], "personal_accuracy_all_clients": 0.5}
+    runs = {
+        "map": [made([0.4], **ended), made([0.9], seed=1)],
+        "fedavg": [made([0.8], seed=2)],
+    }
+    (first, *_) = cards(runs, [], "local")
+    assert (first.answer, first.detail) == ("40.0 %", "map")
+    lines = Contents(of_results(runs), "map").tables["methods"].lines
+    assert [line[:2] for line in lines] == [["map", "40.0"], ["fedavg", "80.0"]]
+
+
 def test_what_is_not_known_is_said() -> None:
     answers = [card.answer for card in cards({"map": [made([0.4])]}, [], "local")]
     assert answers == ["40.0 %", "50.0 %", "not known", "not known"]
@@ -368,7 +392,7 @@ def test_every_setting_and_every_run_is_on_the_page(html: str, contents: Content
 
 
 def test_an_unfinished_run_is_shown_and_said(stopped_page: str) -> None:
-    assert "1 run: stopped, shown up to the last round" in stopped_page
+    assert "1 run: stopped (map, seed 0), with curves up to the last round" in stopped_page
     assert "fedmap resume" in stopped_page
     assert "stopped, 2 of 5 rounds" in stopped_page
     assert 'data-chart="curves-global"' in stopped_page
@@ -385,7 +409,6 @@ def stopped_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     federation = fedmap.partition(fedmap.load("synthetic"), 4)
     with pytest.raises(KeyboardInterrupt):
         fedmap.run("map", federation, net="tiny", rounds=5, out=folder, on_round=stop)
-    (folder / "checkpoint/lock").write_text("")  # of this process, which lives
     return page(Contents(shown([folder])))
 
 
@@ -400,7 +423,7 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
         fedmap.run("map", federation, net="tiny", rounds=5, out=folder, on_round=stop)
     (folder / "rounds.jsonl").unlink()
     text = page(Contents(shown([folder])))
-    assert "goes on, 0 of 5 rounds" in text  # this process has its lock
+    assert "stopped, 0 of 5 rounds" in text
     assert "not known" in text
     (folder / "diverged").write_text("not finite")
     assert "diverged, 0 of 5 rounds" in page(Contents(shown([folder])))
@@ -477,7 +500,7 @@ def test_the_tables_lie_beside_the_page(hostile_runs: Path, tmp_path: Path) -> N
     path = fedmap.write_report(hostile_runs, out=tmp_path / "new/out.html")
     assert path.read_text().startswith("<!doctype html>")
     names = {file.name for file in path.parent.iterdir()} - {"out.html"}
-    tables = ("methods", "clients", "classes", "proxies", "cost")
+    tables = ("methods", "fairness", "clients", "classes", "proxies", "cost")
     assert names == {f"out-{name}.{end}" for name in tables for end in ("md", "csv", "tex")}
     assert "gain over local" in (path.parent / "out-methods.md").read_text()
 

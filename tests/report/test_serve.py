@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fedmap.report.page.serve import HOST, LivePage, Server, server
+from fedmap.simulate.lock import locked
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,16 @@ def test_a_page_is_made_anew_when_a_run_goes_on_and_not_else(
     assert live.now()[1] is content
     shutil.rmtree(tmp_path / "runs/map-1")
     assert live.version() != version
+
+
+def test_a_run_that_ends_without_a_word_is_news(hostile_runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(hostile_runs / "map-0", tmp_path / "run")
+    (tmp_path / "run/done").unlink()
+    (tmp_path / "run/checkpoint").mkdir()
+    live = LivePage([tmp_path])
+    with locked(tmp_path / "run/checkpoint/lock"):
+        running = live.version()
+    assert live.version() != running
 
 
 def test_ctrl_c_ends_it_in_order(fedmap: Callable[[str], Any], hostile_runs: Path) -> None:

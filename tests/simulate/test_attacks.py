@@ -83,7 +83,7 @@ def test_a_method_takes_the_average_that_the_run_has_chosen(
 ) -> None:
     """Where all uploads are the same, every average is the mean."""
     for kind in ("mean", "median"):
-        run = setup(federation, method=method, aggregate=kind)
+        run = setup(federation, method=method, aggregate=kind, net="mlp")
         state = run.method.start(run.initial)
         reply = do(run, "train", 1, 0, run.method.download(state), client_state(run))
         uploads = [Upload(k, 1 / 4, reply.up) for k in range(4)]

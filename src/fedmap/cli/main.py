@@ -379,11 +379,10 @@ def inspect(
     Some clients are trained for one local round of FedAvg, from the initial model or from the
     run's. What to try goes by rules, each backed by a study that is named. For
     example: fedmap inspect --data fashion-mini --clients 20 --plot inspect.png"""
-    from fedmap.cli import show
-    from fedmap.cli.train import inspected
+    from fedmap.cli import diagnose
 
-    diagnosis = inspected(run, trust, settings)
-    show.diagnosis(diagnosis, as_json)
+    diagnosis = diagnose.inspected(run, trust, settings)
+    diagnose.show(diagnosis, as_json)
     if plot:
         picture = diagnosis.save(plot)
         print(f"picture: {picture}", file=sys.stderr if as_json else sys.stdout)

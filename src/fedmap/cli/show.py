@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from textwrap import wrap
 from typing import Any
 
 from rich.console import Console
@@ -16,8 +15,6 @@ from rich.progress import Progress as Bars
 from rich.table import Column, Table
 
 from fedmap.cli.parsing import printable
-from fedmap.diagnosis import Diagnosis
-from fedmap.diagnosis.words import missing_classes
 from fedmap.experiment.plan import Plan
 from fedmap.experiment.progress import Progress
 from fedmap.report import table as report
@@ -27,10 +24,6 @@ from fedmap.simulate.result import Result
 
 WIDE = 100  # columns of a terminal that has room for bars
 ROOM = 10_000  # columns, for any table
-NO_RULE = (
-    "No rule applies: nothing here is what fedmap's methods are for. Begin with fedavg, beside "
-    "each client alone: fedmap compare --methods local,fedavg"
-)
 MOST_BARS = 8  # as many lines as any terminal shows
 MOST_LINES = 20  # of all work, but at least one for each piece, where there is no terminal
 
@@ -183,29 +176,3 @@ def statistics(title: str, numbers: dict[str, Any], as_json: bool) -> None:
         several = number if isinstance(number, dict) else {"": number}
         listed = ", ".join(f"{key} {value:g}".strip() for key, value in several.items())
         print(f"  {name.replace('_', ' ')}: {listed}")
-
-
-def diagnosis(found: Diagnosis, as_json: bool) -> None:
-    """What a federation suffers from and what to try first, on standard output."""
-    if as_json:
-        print(json.dumps(found.json(), indent=1))
-        return
-    numbers = found.numbers
-    print(printable(f"{found.federation.dataset.name}: {numbers.clients} clients"))
-    for line in missing_classes(found.federation):
-        print(printable(line))
-    for subject, sentence in found.sentences.items():
-        paragraph(f"{subject}: {sentence}", "")
-    print("\nTry first:" if found.advice else f"\n{NO_RULE}")
-    for number, rule in enumerate(found.advice, 1):
-        paragraph(f"{number}. {rule.advice}", "   ")
-        paragraph(f"because: {rule.when}", "   ", "   ")
-        paragraph(f"backed by: {rule.study}: {rule.shown} ({rule.page})", "   ", "   ")
-        if rule.command:
-            print(printable(f"   {found.command(rule)}"))
-
-
-def paragraph(text: str, indent: str, first: str = "") -> None:
-    """Text in lines of at most 100 columns."""
-    for line in wrap(printable(text), 100, initial_indent=first, subsequent_indent=indent):
-        print(line)

@@ -13,8 +13,6 @@ from fedmap import own_code
 from fedmap.cli import before, show
 from fedmap.cli.before import memory_of
 from fedmap.cli.parsing import printable, say
-from fedmap.data.registry import spoken
-from fedmap.diagnosis import Diagnosis, inspect
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.lists import Runs, foreseen, in_order
@@ -31,11 +29,6 @@ from fedmap.track import trackers
 
 C = TypeVar("C", bound=Comparison)
 MOST_CLIENTS = 30  # on the screen; all are in clients.csv
-OF_A_RUN = {
-    "data",
-    "net",
-    "data_dir",
-}  # that may be given beside a run: where its data is, its code
 
 
 @contextmanager
@@ -61,18 +54,6 @@ def kept_of(file: Path, base: dict[str, Any], given: dict[str, Any]) -> dict[str
     code = read_code(file)
     same = {name: code[name] for name in code if given.get(name) in (None, base.get(name))}
     return (read_federation(file) if same_data else {}) | {"code": same}
-
-
-def inspected(run: Path | None, trust: bool, settings: dict[str, Any]) -> Diagnosis:
-    """The diagnosis of a run, or of the data that the settings name."""
-    if run is None:
-        return inspect(Settings.of(settings | {"method": "fedavg"}).federation(), **settings)
-    if settings.keys() - OF_A_RUN:
-        name = min(settings.keys() - OF_A_RUN)
-        raise FedmapError(
-            f"the run in {run} has its own {spoken(name)}; give a run, or data and options"
-        )
-    return inspect(run, trust=trust, **settings)
 
 
 def one_run(

@@ -4,7 +4,7 @@ What was measured is kept beside this module, one line a run. A method of one's 
 the same federations with the same seeds and finds its place among them."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from statistics import mean
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
     own_classes: float | None  # the same models, answering among the client's own classes
     losers: int | None  # clients whose personal model is worse than training alone
     clients: int
-    seconds: float  # a round, as long as FedAvg's is 1
+    seconds: float  # of the fastest round, as long as FedAvg's is 1
     bytes_up: float  # a round, as much as FedAvg's is 1
 
 
@@ -153,14 +153,17 @@ def entry(label: str, run: Result, reference: Result, alone: Result) -> Entry:
         final.get("personal_accuracy_observed_all_clients"),
         None if label == ALONE or not pairs else sum(a < b for a, b in pairs),
         len(mine),
-        round(of_rounds(run, "seconds") / of_rounds(reference, "seconds"), 2),
-        round(of_rounds(run, "bytes_up") / of_rounds(reference, "bytes_up"), 2),
+        beside(run, reference, "seconds", min),  # whatever else the machine did in other rounds
+        beside(run, reference, "bytes_up", mean),
     )
 
 
-def of_rounds(run: Result, name: str) -> float:
-    """The mean of a number over the rounds of a run."""
-    return float(mean(record[name] for record in run.rounds))
+def beside(
+    run: Result, reference: Result, name: str, over: Callable[[list[float]], float]
+) -> float:
+    """A number of a run's rounds, as many times as another run has it."""
+    mine, other = (over([record[name] for record in one.rounds]) for one in (run, reference))
+    return round(mine / other, 2)
 
 
 def ranking(entries: Sequence[Entry]) -> list[Place]:

@@ -33,6 +33,11 @@ class Served(NamedTuple):
         return self.personal - self.local if known else None  # type: ignore[operator]
 
 
+def finished(run: Result) -> bool:
+    """Has it come to its end, where every client is tested?"""
+    return "personal_accuracy_per_client" in run.final
+
+
 def served(results: dict[str, list[Result]], baseline: str = ALONE) -> list[Served]:
     """Every client of every finished run, but for those of the baseline: a label, else a method, or
     `global` for each run's own global model."""
@@ -40,20 +45,15 @@ def served(results: dict[str, list[Result]], baseline: str = ALONE) -> list[Serv
     def is_base(label: str, run: Result) -> bool:
         return baseline == (label if baseline in results else run.settings.method)
 
-    finished = [
-        (label, run)
-        for label, runs in results.items()
-        for run in runs
-        if "personal_accuracy_per_client" in run.final
-    ]
+    ended = [(label, run) for label, runs in results.items() for run in filter(finished, runs)]
     alone = {
         _drawn(run): run.final["personal_accuracy_per_client"]
-        for label, run in finished
+        for label, run in ended
         if is_base(label, run)
     }
     return [
         Served(label, name, run.settings.seed, *numbers)
-        for label, run in finished
+        for label, run in ended
         if not is_base(label, run)
         for name, *numbers in zip(*_columns(run, alone.get(_drawn(run)), baseline), strict=True)
     ]

@@ -142,8 +142,8 @@ class Result:
 
     @property
     def personal_files(self) -> list[Path]:
-        """Where the clients' own models lie, in the order of the clients."""
-        count = len(self.final["personal_accuracy_per_client"])
+        """Where the clients' own models lie, in the order of the clients; none before the end."""
+        count = len(self.final.get("personal_accuracy_per_client", ()))
         return [
             self.folder / name for name in personal_files(self._about.get("clients", []), count)
         ]

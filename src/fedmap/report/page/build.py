@@ -14,7 +14,7 @@ from string import Template
 from typing import Any
 
 from fedmap.errors import FedmapError
-from fedmap.report.clients import GLOBAL, Served, clients_table, served
+from fedmap.report.clients import GLOBAL, Served, clients_table, finished, served
 from fedmap.report.page import numbers
 from fedmap.report.page.found import Shown
 from fedmap.report.page.models import Holdings, Proxies, holdings, proxies
@@ -40,6 +40,15 @@ class Contents:
     def results(self) -> Results:
         """The runs with rounds, by label."""
         return self.shown.results
+
+    @cached_property
+    def ended(self) -> Results:
+        """The finished runs of each method, or all of it where none is: an early round does not
+        stand beside last ones."""
+        return {
+            label: [run for run in runs if finished(run)] or runs
+            for label, runs in self.results.items()
+        }
 
     @cached_property
     def drawn(self) -> Results:
@@ -103,10 +112,11 @@ class Contents:
     @cached_property
     def tables(self) -> dict[str, Table]:
         """Every table by the name of its file."""
-        rows = numbers.method_rows(self.results, self.clients)
+        rows = numbers.method_rows(self.ended, self.clients)
         base = "global model" if self.baseline == GLOBAL else self.baseline
         found = {
             "methods": as_table(rows, "Accuracy in %", baseline=base),
+            "fairness": numbers.fairness_table(self.clients, base),
             "clients": clients_table(self.served, self.baseline),
             "classes": numbers.class_table(self.results, self.classes),
             "proxies": numbers.proxy_table(self.proxies),

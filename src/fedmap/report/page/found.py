@@ -10,14 +10,14 @@ from fedmap.errors import FedmapError
 from fedmap.methods import METHODS
 from fedmap.report.clients import ALONE
 from fedmap.report.command import not_defaults
-from fedmap.simulate.folder import Record, RunFolder, parsed
-from fedmap.simulate.lock import owner_lives
+from fedmap.simulate.folder import Record
+from fedmap.simulate.look import Look
 from fedmap.simulate.result import Result, summary
 from fedmap.simulate.settings import NO_NUMBERS, Settings, described, read_federation
 
 NUMBERS = ("round", "seconds", "bytes_down", "bytes_up")  # that every record has
 ACCURACIES = ("global_accuracy", "personal_accuracy")  # that may be unknown
-DONE, GOES_ON, STOPPED, DIVERGED, DAMAGED = "done", "goes on", "stopped", "diverged", "damaged"
+DONE, DIVERGED = "done", "diverged"  # of the states of a run
 
 
 class Found(NamedTuple):
@@ -92,31 +92,25 @@ def run_folders(path: Path) -> list[Path]:
 
 def read(path: Path) -> Found:
     """A run as it stands: finished, or up to its last whole round."""
-    folder = RunFolder(path)
-    if folder.done:
+    look = Look(path)
+    if look.state == DONE:
         return Found(Result.read(path), DONE)
     file = path / "run.toml"
     settings, about = Settings.kept(described(file), {}), read_federation(file)
     for name in ("classes", "clients"):
         if not all(isinstance(one, str) for one in _listed(about.get(name, []))):
             raise FedmapError(f"{file} is damaged: {name} of the federation are no names")
-    rounds = whole_rounds(path / "rounds.jsonl")
+    rounds = checked(look.records, path / "rounds.jsonl")
     result = Result(settings, rounds, summary(rounds) if rounds else {}, path, about)
-    if (path / "diverged").exists():
-        return Found(result, DIVERGED, (path / "diverged").read_text(errors="replace").strip())
-    if owner_lives(folder.checkpoint / "lock"):
-        return Found(result, GOES_ON)
-    return Found(result, STOPPED, f"go on with: fedmap resume {path}")
+    return Found(result, look.state, look.sentence())
 
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [None]
 
 
-def whole_rounds(path: Path) -> list[Record]:
-    """The records so far; a line that is being written is not one yet."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    records = [parsed(line, path) for line in lines if line.endswith(b"\n")]
+def checked(records: list[Record], path: Path) -> list[Record]:
+    """The records of a run that is not finished, if they have the numbers that are shown."""
     for record in records:
         for name in (*NUMBERS, *ACCURACIES):
             value = record.get(name, "nothing")

@@ -255,6 +255,25 @@ def method_rows(results: Results, clients: Sequence[Served]) -> list[Row]:
     return found
 
 
+def fairness_table(clients: Sequence[Served], baseline: str) -> Table:
+    """How evenly a method serves its clients: who is served worst, and who loses the most."""
+    lines = []
+    for label in dict.fromkeys(one.method for one in clients):
+        mine = [one for one in clients if one.method == label and one.personal is not None]
+        own = sorted(one.personal for one in mine if one.personal is not None)
+        if own:
+            tenth = own[: max(len(own) // 10, 1)]
+            spread = f"{100 * stdev(own):.1f}" if len(own) > 1 else "-"
+            worst = min(mine, key=lambda one: (one.gain is None, one.gain or 0))
+            loss = worst.gain is not None and worst.gain < 0
+            lost = f"{worst.client} ({points(gains([worst]))})" if loss else "-"
+            cells = [percent([mean(own)]), spread, percent([own[0]]), percent([mean(tenth)])]
+            lines.append([label, *cells, lost])
+    head = ["method", "personal", "deviation over clients", "worst client", "worst tenth"]
+    caption = "How evenly clients are served: personal accuracy in %"
+    return Table(caption, [*head, f"loses the most against {baseline}"], lines)
+
+
 def cost_rows(results: Results) -> Rows:
     """Megabytes that a round moves, and its seconds, in the mean over all rounds of all runs."""
     found: Rows = []

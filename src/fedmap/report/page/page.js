@@ -2,8 +2,14 @@
 (() => {
   const page = JSON.parse(document.getElementById("data").textContent);
   const views = [];
-  const kept = `fedmap hidden ${page.title}`;
-  const hidden = new Set(page.live ? JSON.parse(sessionStorage.getItem(kept) || "[]") : []);
+  // What the reader has changed survives that a served page is loaded again.
+  const kept = `fedmap ${location.href}`;
+  const before = page.live ? JSON.parse(sessionStorage.getItem(kept) || "{}") : {};
+  const hidden = new Set(before.hidden || []);
+  if (page.live) history.scrollRestoration = "manual"; // charts that come later would push it away
+  const folds = [...document.querySelectorAll("details")];
+  const title = (one) => one.querySelector("summary").textContent.split(":")[0];
+  for (const one of folds) if ((before.open || []).includes(title(one))) one.open = true;
 
   // Columns become rows; texts are kept once, with their places.
   const rowsOf = (columns) => {
@@ -38,7 +44,6 @@
     for (const row of document.querySelectorAll("table[data-methods] tbody tr")) {
       row.classList.toggle("off", hidden.has(row.cells[0].textContent));
     }
-    if (page.live) sessionStorage.setItem(kept, JSON.stringify([...hidden]));
     return tell("hidden", [...hidden]);
   };
   for (const button of buttons) {
@@ -59,6 +64,8 @@
   // What is looked at closer.
   for (const choice of document.querySelectorAll("select[data-signal]")) {
     const name = choice.dataset.signal;
+    const wanted = (before.chosen || {})[choice.id];
+    if ([...choice.options].some((one) => one.value === wanted)) choice.value = wanted;
     choice.addEventListener("change", () => {
       for (const other of document.querySelectorAll(`select[data-signal="${name}"]`)) {
         other.value = choice.value;
@@ -103,10 +110,22 @@
   }
 
   // While runs go on: the page is loaded again when there is something new.
+  const again = () => {
+    const choices = [...document.querySelectorAll("select[data-signal]")];
+    const now = {
+      hidden: [...hidden],
+      chosen: Object.fromEntries(choices.map((one) => [one.id, one.value])),
+      open: folds.filter((one) => one.open).map(title),
+      top: scrollY,
+    };
+    sessionStorage.setItem(kept, JSON.stringify(now));
+    location.reload();
+  };
   const look = async () => {
+    if (document.hidden) return;
     try {
       const answer = await fetch(location.href, { method: "HEAD", cache: "no-store" });
-      if (answer.ok && answer.headers.get("ETag") !== page.live.version) location.reload();
+      if (answer.ok && answer.headers.get("ETag") !== page.live.version) again();
       document.body.classList.remove("lost");
     } catch {
       document.body.classList.add("lost"); // the server has ended; it may come back
@@ -126,5 +145,8 @@
       return Promise.all(choices.map((one) => tell(one.dataset.signal, one.value)));
     })
     .then(showHidden)
-    .then(() => { document.body.dataset.ready = "yes"; });
+    .then(() => {
+      if (before.top) scrollTo(0, before.top);
+      document.body.dataset.ready = "yes";
+    });
 })();

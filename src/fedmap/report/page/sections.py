@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 200  # whose commands are on the page
 MOST_HOLDERS = 100  # clients of the picture of who holds what
+MOST_NAMES = 4  # runs that are named as not finished
 MOST_LINES = 400  # of a table
 
 
@@ -122,12 +123,16 @@ def opening(contents: "Contents") -> Part:
 
 def remarks(contents: "Contents") -> list[str]:
     """What a reader must know of the runs before the numbers."""
-    found = []
-    for state in dict.fromkeys(one.state for one in contents.shown.all):
-        count = sum(one.state == state for one in contents.shown.all)
+    found: list[str] = []
+    states: dict[str, list[str]] = {}
+    for label, runs in contents.shown.runs.items():
+        for one in runs:
+            states.setdefault(one.state, []).append(f"{label}, seed {one.result.settings.seed}")
+    for state, names in states.items():
         if state != DONE:
-            words = f"{several(count, 'run')}: {state}"
-            found.append(f"{words}, shown up to the last round; see the list of runs below")
+            some = "; ".join(names[:MOST_NAMES]) + "; ..." * (len(names) > MOST_NAMES)
+            words = f"{several(len(names), 'run')}: {state} ({some})"
+            found.append(f"{words}, with curves up to the last round; see the list of runs below")
     if contents.shown.damaged:
         found.append(f"{several(len(contents.shown.damaged), 'run')} cannot be read; see below")
     if len(contents.drawn) < len(contents.results):
@@ -200,7 +205,8 @@ def clients(contents: "Contents", charts: "Charts") -> Part:
     cells = contents.tables.get("clients")
     if cells is None:
         return Part("")
-    every = folded("Every client in numbers", table(cells, "tall"))
+    every = table(contents.tables["fairness"]) if "fairness" in contents.tables else ""
+    every += folded("Every client in numbers", table(cells, "tall"))
     if not gains:
         words = f"There is nothing finished of {base} with these seeds to compare clients with."
         return Part(section("clients", "Clients", words, every))

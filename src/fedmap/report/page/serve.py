@@ -12,10 +12,11 @@ from pathlib import Path
 from fedmap.errors import FedmapError
 from fedmap.report.page.build import Contents, Live, library, page, sentence_page
 from fedmap.report.page.found import run_folders, shown
+from fedmap.simulate.look import state_of
 
 HOST = "127.0.0.1"
 MILLISECONDS = 3000  # after which the browser looks again
-WATCHED = ("run.toml", "rounds.jsonl", "done", "diverged", "checkpoint/lock")
+WATCHED = ("run.toml", "rounds.jsonl", "done")
 
 
 class LivePage:
@@ -32,8 +33,9 @@ class LivePage:
         """Another one for each state of the runs."""
         seen = hashlib.sha256()
         for path in self._paths:
-            for file in watched(path):
-                seen.update(f"{file} {mark(file)}\n".encode("utf-8", "surrogateescape"))
+            for folder in folders_of(path):
+                marks = [state_of(folder), *(mark(folder / name) for name in WATCHED)]
+                seen.update(f"{folder} {marks}\n".encode("utf-8", "surrogateescape"))
         return f'"{seen.hexdigest()[:16]}"'
 
     def now(self) -> tuple[str, bytes]:
@@ -52,10 +54,10 @@ class LivePage:
             return sentence_page(str(wrong), live)
 
 
-def watched(path: Path) -> list[Path]:
-    """The files that say how far runs are."""
+def folders_of(path: Path) -> list[Path]:
+    """The runs' folders, as long as there are some."""
     try:
-        return [folder / name for folder in run_folders(path) for name in WATCHED]
+        return run_folders(path)
     except FedmapError:
         return []
 

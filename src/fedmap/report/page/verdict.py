@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
-from fedmap.report.clients import ALONE, GLOBAL, SPOKEN, Served, gains, losers, points
+from fedmap.report.clients import ALONE, GLOBAL, SPOKEN, Served, finished, gains, losers, points
 from fedmap.report.page.numbers import PERSONAL, Results, pooled
 from fedmap.report.table import percent
 from fedmap.simulate.result import Result
@@ -22,9 +22,11 @@ class Card(NamedTuple):
 
 def cards(results: Results, clients: Sequence[Served], baseline: str) -> list[Card]:
     """The questions of a reader who has just come. Methods that pool all samples are left out: they
-    break the federation's rule."""
-    fair = {label: runs for label, runs in results.items() if runs and not any(map(pooled, runs))}
-    own = values_of(fair, PERSONAL) or values_of(fair, "personal_accuracy")
+    break the federation's rule. Where runs are finished, only these are compared."""
+    fair = keeping_the_rule(results)
+    done = {label: list(filter(finished, runs)) for label, runs in fair.items()}
+    fair = {label: runs for label, runs in done.items() if runs} or fair
+    own = personal_of(fair)
     return [
         best("global model", values_of(fair, "global_accuracy")),
         best("personal models", {k: v for k, v in own.items() if k != ALONE or len(own) == 1}),

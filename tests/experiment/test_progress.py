@@ -101,7 +101,7 @@ def test_a_step_is_shown_with_its_piece_and_its_words() -> None:
 def test_the_time_left_follows_from_the_speed_so_far() -> None:
     first, second = Fake("a", steps=2), Fake("b", steps=2)
     # the plan says 10 and 30 seconds; really, everything takes twice as long
-    watch, seen = watched([(first, 10), (second, 30)], clock(0, 10, 20, 50))
+    watch, seen = watched([(first, 10), (second, 30)], clock(0, 10, 20, 20, 50))
     on_step = watch.of(first)
     on_step(1, "")
     on_step(2, "")
@@ -188,6 +188,7 @@ def test_the_time_left_is_right_within_a_fifth_after_the_first_tenth(
     for (name, _), (piece, _) in pieces.items():
         cost = off * costs[name]
         *times, end = real(1.5 * cost, cost, ends * cost, steps)
+        now = began
         on_step = watch.of(piece)
         for step, time in enumerate(times, 1):
             now = began + time
@@ -219,10 +220,10 @@ def test_steps_of_a_later_piece_that_are_done_need_not_be_waited_for() -> None:
 
 def test_the_end_of_a_piece_is_not_taken_for_a_slow_step_of_the_next() -> None:
     first, second = Fake("a", 2, end=10), Fake("b", 2, end=10)
-    watch, seen = watched([(first, 2), (second, 2)], clock(0, 1, 2, 13))
+    watch, seen = watched([(first, 2), (second, 2)], clock(0, 1, 2, 12, 13))
     on_step = watch.of(first)
     on_step(1, "")
     on_step(2, "")
-    watch.of(second)(1, "")  # ten seconds of the first one's end, and one of its own
+    watch.of(second)(1, "")  # begun ten seconds after the last step
     assert seen[0].seconds_left == pytest.approx(1 + 10 + 2 + 10)
     assert seen[2].seconds_left == pytest.approx(1 + 10)

@@ -119,8 +119,14 @@ def test_at_the_end_every_client_trains_once_more_where_it_keeps_no_model(
 ) -> None:
     found = expected(monkeypatch, [100] * 4, fraction=0.5, method="fedavg")
     assert found.end() == pytest.approx(2 * (20 * 3.0 + 0.1) + 2 * 0.1)
-    found = expected(monkeypatch, [100] * 4, fraction=0.5, method="map")
-    assert found.end() == pytest.approx(2 * 0.1 + 2 * 0.1)
+
+
+def test_where_clients_keep_a_model_only_those_train_at_the_end_that_were_never_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = expected(monkeypatch, [100] * 4, fraction=0.5, method="map", rounds=3)
+    never = 0.5**3  # of a client that is drawn with probability one half
+    assert found.end() == pytest.approx(2 * (never * 20 * 3.0 + 0.1) + 2 * 0.1)
 
 
 def test_what_is_pooled_is_trained_by_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:

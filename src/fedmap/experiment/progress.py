@@ -20,7 +20,7 @@ class Progress(NamedTuple):
 
 
 OnProgress = Callable[[Progress], None]
-LENT = 3  # steps
+LENT = 3  # steps of a piece that the pace of all counts for
 
 
 class Seconds(NamedTuple):
@@ -80,7 +80,7 @@ class Watch:
         self._show = show
         self._clock = clock
         self._last = clock()
-        self._ending: list[Piece] = []  # whose end goes on, or is part of the next step's time
+        self._ending: list[Piece] = []  # whose end goes on, until another piece begins
         self._took: dict[Seconds, tuple[float, float]] = {}  # really, and foreseen
         for piece in self._pieces:
             if piece.done and not piece.left:
@@ -91,6 +91,8 @@ class Watch:
         early, without the steps between. Several pieces may go on at once; one before them of
         which no step was seen was done already."""
         piece = self._piece(work)
+        if self._ending:
+            self._time([(one, one.seconds.end) for one in self._ending])
 
         def on_step(step: int, now: str) -> None:
             early = piece.seen and step > piece.done + 1
@@ -114,10 +116,16 @@ class Watch:
         return next(piece for piece in self._pieces if piece.work is work)
 
     def _count(self, piece: Piece, early: bool) -> None:
-        """Share the time since the last step among those that it went to."""
-        now = self._clock()
+        """A step is done, or the end of a piece that comes early. The first step of a piece has its
+        start in it, and tells little where another pace is known."""
         own = piece.seconds.end if early else piece.seconds.step
-        due = [(piece, own), *((other, other.seconds.end) for other in self._ending)]
+        step = [(piece, own)] if piece.seen or not self._took else []
+        self._time([*step, *((one, one.seconds.end) for one in self._ending)])
+
+    def _time(self, due: list[tuple[Piece, float]]) -> None:
+        """Share the time since the last reading among those that it went to, as is foreseen."""
+        now = self._clock()
+        self._ending = []
         whole = sum(seconds for _, seconds in due)
         for one, seconds in due if whole else ():
             took, foreseen = self._took.get(one.seconds, (0.0, 0.0))
@@ -142,8 +150,8 @@ class Watch:
         return [one for k, one in enumerate(self._pieces) if one.seen or k >= begun]
 
     def _pace(self, piece: Piece) -> float:
-        """How many times its foreseen seconds a piece takes. The first step of a piece is often a
-        slow one: until more are seen, the pace of all counts as some steps of its own."""
+        """How many times its foreseen seconds a piece takes. Until many of its steps are seen, the
+        pace of all counts as some of its own."""
         foreseen = sum(of for _, of in self._took.values())
         of_all = sum(took for took, _ in self._took.values()) / foreseen if foreseen else 1.0
         took, own = self._took.get(piece.seconds, (0.0, 0.0))

@@ -29,6 +29,7 @@ FEW_STEPS: dict[str, dict[str, Any]] = {
 OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
     ("fedgela", {"loss": "etf"}),
     ("fedlesam", {"direction": "local"}),
+    ("knnper", {"mix": 0.5}),
     ("map", {"preset": "own"}),
     ("map", {"transfer": "mmd"}),
     ("fedopt", {"optimizer": "yogi"}),

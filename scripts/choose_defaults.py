@@ -30,8 +30,12 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "dittors": [{"alpha": 0.9, "weight": 0.1}],
     "fedaws": [],
     "feddyn": [],
+    "fedgela": [{"adapt": True}, {"adapt": False}, {"loss": "etf"}],
+    "fedlesam": [{"rho": 0.1}, {"rho": 0.1, "direction": "local"}],
+    "fednh": [{"scale": 10.0}, {"scale": 30.0}],
     "fedphp": [{"transfer": "kd", "weight": 0.01}],
     "fedproto": [{"weight": 1.0}],
+    "knnper": [{"mix": None}, {"mix": 0.5}],
     "perfedavg": [{"inner": 0.3, "beta": beta} for beta in (0.1, 0.05, 0.01)],
     "scaffold": [{"server_lr": 1.0}],
     "scars": [{"alpha": 0.9, "server_lr": 1.0}],
@@ -85,12 +89,12 @@ def chosen(found: list[Scores | None], today: int) -> int:
 
 def lines_of(method: str, found: list[Scores | None]) -> list[list[str]]:
     """A line for each contender: its parameters, accuracies and what became of it."""
-    contenders = GROUPS[method] + MORE[method]
+    contenders = GROUPS.get(method, []) + MORE[method]
     plain = METHODS[method]().params
     today = [METHODS[method](**params).params for params in contenders].index(plain)
     best, lines = chosen(found, today), []
     for i, (params, pairs) in enumerate(zip(contenders, found, strict=True)):
-        words = ", ".join(f"{name} {value:g}" if value != str(value) else f"{name} {value}"
+        words = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
                           for name, value in params.items())  # fmt: skip
         marks = ["default"] * (i == today) + ["chosen"] * (i == best)
         cells = ["diverges"] * 3
@@ -115,7 +119,7 @@ def main() -> None:
     federations = {seed: fedmap.partition(dataset, 20, seed=seed) for seed in SEEDS}
     lines = []
     for method in given.methods:
-        contenders = GROUPS[method] + MORE[method]
+        contenders = GROUPS.get(method, []) + MORE[method]
         where = (federations, given.out, given.rounds, given.workers)
         lines += lines_of(method, [scores(method, params, *where) for params in contenders])
     head = ["method", "parameters", "global, last 10", "personal, all clients", "score", ""]

@@ -31,7 +31,10 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "fedaws": [],
     "feddecorr": [{"weight": 0.1}, {"weight": 0.01}],
     "feddyn": [],
+    "fedgela": [{"adapt": True}, {"adapt": False}, {"loss": "etf"}],
     "fedlc": [{"tau": 1.0}, {"tau": 0.1}],
+    "fedlesam": [{"rho": 0.1}, {"rho": 0.1, "direction": "local"}],
+    "fednh": [{"scale": 10.0}, {"scale": 30.0}],
     "fedntd": [{"temperature": 1.0}, {"temperature": 3.0}],
     "fedphp": [{"transfer": "kd", "weight": 0.01}],
     "fedproto": [{"weight": 1.0}],
@@ -40,6 +43,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
         {"weight": 0.5, "form": "code", "suppression": 0.005},
         {"weight": 0.1, "form": "paper", "suppression": 1.0},
     ],
+    "knnper": [{"mix": None}, {"mix": 0.5}],
     "perfedavg": [{"inner": 0.3, "beta": beta} for beta in (0.1, 0.05, 0.01)],
     "scaffold": [{"server_lr": 1.0}],
     "scars": [{"alpha": 0.9, "server_lr": 1.0}],
@@ -98,7 +102,7 @@ def lines_of(method: str, found: list[Scores | None]) -> list[list[str]]:
     today = [METHODS[method](**params).params for params in contenders].index(plain)
     best, lines = chosen(found, today), []
     for i, (params, pairs) in enumerate(zip(contenders, found, strict=True)):
-        words = ", ".join(f"{name} {value:g}" if value != str(value) else f"{name} {value}"
+        words = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
                           for name, value in params.items())  # fmt: skip
         marks = ["default"] * (i == today) + ["chosen"] * (i == best)
         cells = ["diverges"] * 3

@@ -46,7 +46,7 @@ def allowed(field: FieldInfo) -> str:
     """The range of a parameter in the words of the pages."""
     if field.annotation is bool:
         return "False, True"
-    if names := get_args(field.annotation):
+    if names := [name for name in get_args(field.annotation) if isinstance(name, str)]:
         return ", ".join(names)
     words = {"ge": "from", "gt": "above", "le": "up to", "lt": "below"}
     ends = {

@@ -3,6 +3,7 @@ torch's fake tensors, an operation on tensors of two devices raises as it would 
 made up there, so where a value is asked for a shim answers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
     ("fedlesam", {"direction": "local"}),
     ("fedntd", {"preset": "fedlmd"}),
     ("fedvls", {"preset": "printed"}),
+    ("knnper", {"mix": 0.5}),
     ("map", {"preset": "own"}),
     ("map", {"transfer": "mmd"}),
     ("fedopt", {"optimizer": "yogi"}),
@@ -82,10 +84,11 @@ def on_meta(
     monkeypatch.setattr(nn.Module, "to", to)
     monkeypatch.setattr(client, "MIN_STEPS", 2)
     settings = {"net": "tiny-bn", "epochs": 0.1, "device": "meta", "kernels": "torch"}
+    own = deepcopy(federation)  # it keeps what it has worked out, which is fake here
 
     def setup(method: AnyMethod) -> Setup:
         wanted = Settings.model_validate(settings | method.wants)
-        return Setup(wanted, federation, method)
+        return Setup(wanted, own, method)
 
     with Fake(allow_non_fake_inputs=True):
         yield setup

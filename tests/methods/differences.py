@@ -21,7 +21,7 @@ def client_of(labels: list[int], classes: int = 4) -> Client:
     return Client(data, 1, Training(batch=8, lr=0.1), 0, models, 2.0)
 
 
-def assert_gradient(method: AnyMethod, labels: list[int]) -> None:
+def assert_method_gradient(method: AnyMethod, labels: list[int]) -> None:
     """In double, so that a difference quotient has digits: every weight that the loss moves."""
     client = client_of(labels)
     down = method.download(method.start(Model(build(NET, (6,), 4, 0))))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.methods.conftest import World
-from tests.methods.differences import assert_gradient, client_of
+from tests.methods.differences import assert_method_gradient, client_of
 from torch import Tensor
 
 from fedmap.check import check_method
@@ -65,7 +65,7 @@ def test_two_rounds_agree_with_the_formula(world: World, params: dict[str, Any])
 
 @pytest.mark.parametrize("params", BOTH)
 def test_the_gradient_is_that_of_the_loss(params: dict[str, Any]) -> None:
-    assert_gradient(FedGELA(**params), [0, 0, 0, 2, 2, 3])
+    assert_method_gradient(FedGELA(**params), [0, 0, 0, 2, 2, 3])
 
 
 @pytest.mark.parametrize(("classes", "dimensions"), [(4, 8), (10, 84), (8, 8), (2, 3)])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.methods.conftest import World
-from tests.methods.differences import assert_gradient, client_of
+from tests.methods.differences import assert_method_gradient, client_of
 from torch import Tensor, nn
 
 from fedmap.errors import FedmapError
@@ -53,7 +53,7 @@ def test_two_rounds_agree_with_the_formula(world: World, rho: float, scale: floa
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
-    assert_gradient(FedNH(), [0, 0, 0, 2, 2, 3])
+    assert_method_gradient(FedNH(), [0, 0, 0, 2, 2, 3])
 
 
 def test_prototypes_start_orthonormal(world: World) -> None:

@@ -27,6 +27,7 @@ MODELS = {
     "LeNet": ("fedavg", "lenet", "pictures", None, None),
     "MLP of vectors": ("fedavg", "mlp", "vectors", None, None),
     "batch norm": ("fedavg", "tiny-bn", "pictures", None, "1"),
+    "kNN-Per's neighbors": ("knnper", "lenet", "pictures", None, "1"),
     "FedROD's two heads": ("fedrod", "lenet", "pictures", None, "1"),
     "FLDA's gate": ("flda", "tiny", "pictures", None, "1"),
     "MAP's own classes": ("map", "lenet", "pictures", "own", "0"),

@@ -23,9 +23,17 @@ from fedmap.report.table import Table, percent
 from fedmap.simulate.result import STEADY, Result
 
 BASELINES = (ALONE, "central")  # to compare with; they have no place
-# Beside the methods with their defaults: what to use of MAP, and what most of its gain is, the
-# download answering among the client's own classes, without any influence of local training.
-VARIANTS = ("map[preset=own]", "map[preset=own,opinion=1]")
+# Beside the methods with their defaults: methods that are switches of others (FedMR, FedETF's loss,
+# FedSAM, FedLMD); what to use of MAP; and what most of its gain is, the download answering among
+# the client's own classes, without any influence of local training.
+VARIANTS = (
+    "feddecorr[preset=fedmr]",
+    "fedgela[loss=etf]",
+    "fedlesam[direction=local]",
+    "fedntd[preset=fedlmd]",
+    "map[preset=own]",
+    "map[preset=own,opinion=1]",
+)
 REFERENCE = "fedavg"  # whose time and bytes are 1
 
 

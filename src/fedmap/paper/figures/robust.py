@@ -25,7 +25,7 @@ ATTACKS = {
     "noise": "noise as long as the change",
 }
 SHARES = (0.0, 0.1, 0.3)
-# As in the authors' code gradients are shortened to 100: LeNet may diverge without, attacked or not.
+# Gradients are shortened to 100, as in the authors' code: without, LeNet may diverge unattacked.
 PLACE = {"data": "fashion-mnist", "net": "lenet", "clip": 100.0}
 # All clients in every round, so that no round has more attackers than the share says.
 SMALL = {

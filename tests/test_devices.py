@@ -102,7 +102,7 @@ def test_a_run_has_a_worker_for_each_gpu(
     options: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Settings] = []
-    monkeypatch.setattr("fedmap.cli.train.one_run", lambda settings, *more: found.append(settings))
+    monkeypatch.setattr("fedmap.cli.train.one_run", lambda run, *more, **how: found.append(run))
     monkeypatch.setattr("fedmap.cli.parsing.cores", lambda: 8)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpu.toml").write_text('device = "cuda"')

@@ -123,7 +123,7 @@ class Settings(Training):
     dp_noise: float | None = Field(
         None,
         gt=0,
-        le=1e6,
+        le=1e9,
         description="deviation of the noise on the sum of a round's changes, in units of dp_clip",
     )
     dp_delta: float = Field(

@@ -4,8 +4,10 @@ What was measured is kept beside this module, one line a run. A method of one's 
 the same federations with the same seeds and finds its place among them."""
 
 import csv
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -16,11 +18,13 @@ from pydantic import TypeAdapter
 from fedmap.errors import FedmapError
 from fedmap.experiment.compare import Comparison, compare
 from fedmap.experiment.progress import OnProgress
+from fedmap.experiment.runs import RunWork
 from fedmap.methods import METHODS, AnyMethod
 from fedmap.report.clients import ALONE
 from fedmap.report.plots import COLORS, bare
 from fedmap.report.table import Table, percent
 from fedmap.simulate.result import STEADY, Result
+from fedmap.simulate.run import Run
 
 BASELINES = (ALONE, "central")  # to compare with; they have no place
 # Beside the methods with their defaults: methods that are switches of others (FedMR, FedETF's loss,
@@ -35,6 +39,7 @@ VARIANTS = (
     "map[preset=own,opinion=1]",
 )
 REFERENCE = "fedavg"  # whose time and bytes are 1
+TIMED = 4  # rounds that are timed
 
 
 class Board(NamedTuple):
@@ -78,7 +83,7 @@ class Entry(NamedTuple):
     own_classes: float | None  # the same models, answering among the client's own classes
     losers: int | None  # clients whose personal model is worse than training alone
     clients: int
-    seconds: float  # of the fastest round, as long as FedAvg's is 1
+    seconds: float  # of the processor in a round, as many as FedAvg's are 1
     bytes_up: float  # a round, as much as FedAvg's is 1
 
 
@@ -136,13 +141,16 @@ def written(entries: Sequence[Entry]) -> str:
 
 def measured(comparison: Comparison) -> list[Entry]:
     """The entries of a comparison that has FedAvg and `local` among its methods; runs that diverged
-    have none."""
-    found: dict[str, dict[int, Result]] = {
+    have none. A round's time is measured now."""
+    found = {
         label: {run.settings.seed: run for run in runs}
         for label, runs in comparison.results.items()
     }
+    seconds = {label: seconds_a_round(runs[0]) for label, runs in comparison.runs.items()}
     return [
-        entry(label, run, found[REFERENCE][seed], found[ALONE][seed])
+        entry(label, run, found[REFERENCE][seed], found[ALONE][seed])._replace(
+            seconds=round(seconds[label] / seconds[REFERENCE], 2)
+        )
         for label, runs in found.items()
         for seed, run in runs.items()
     ]
@@ -153,6 +161,7 @@ def entry(label: str, run: Result, reference: Result, alone: Result) -> Entry:
     final = run.final
     mine, local = (one.final["personal_accuracy_per_client"] for one in (run, alone))
     pairs = [(a, b) for a, b in zip(mine, local, strict=True) if a is not None and b is not None]
+    bytes_up, unit = (mean(r["bytes_up"] for r in one.rounds) for one in (run, reference))
     return Entry(
         label,
         run.settings.seed,
@@ -161,17 +170,19 @@ def entry(label: str, run: Result, reference: Result, alone: Result) -> Entry:
         final.get("personal_accuracy_observed_all_clients"),
         None if label == ALONE or not pairs else sum(a < b for a, b in pairs),
         len(mine),
-        beside(run, reference, "seconds", min),  # whatever else the machine did in other rounds
-        beside(run, reference, "bytes_up", mean),
+        1.0,
+        round(bytes_up / unit, 2),
     )
 
 
-def beside(
-    run: Result, reference: Result, name: str, over: Callable[[list[float]], float]
-) -> float:
-    """A number of a run's rounds, as many times as another run has it."""
-    mine, other = (over([record[name] for record in one.rounds]) for one in (run, reference))
-    return round(mine / other, 2)
+def seconds_a_round(work: RunWork) -> float:
+    """Of the processor, in this process, so that other work on the machine does not count: the
+    fastest of a few rounds after the first."""
+    marks: list[float] = []
+    short = work.resolved.model_copy(update={"rounds": TIMED, "workers": 1, "engine": "local"})
+    run = Run(short, work.federation)
+    run.go(on_round=lambda record: marks.append(time.process_time()))
+    return min(after - before for before, after in pairwise(marks))
 
 
 def ranking(entries: Sequence[Entry]) -> list[Place]:

@@ -99,6 +99,12 @@ def test_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
         assert one.losers == sum(a < b for a, b in pairs)
 
 
+def test_a_board_without_numbers_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "kept", lambda board: [])
+    with pytest.raises(FedmapError, match="not measured yet; train .* --again --board cifar-10"):
+        leaderboard("cifar-10")
+
+
 def test_nonsense_is_refused() -> None:
     with pytest.raises(FedmapError, match=r"no leaderboard 'mnist'; there are: fashion-mini"):
         leaderboard("mnist")

@@ -128,7 +128,7 @@ def test_the_table_has_both_accuracies_and_the_run_without_attackers_once(rows: 
         ["map", "mean", "85.0 / 91.0", "65.0 / 75.0", "0.0 / 0.0"],
         ["map", "median", "84.0 / 90.5", "64.0 / 74.0", "52.0 / 57.0"],
     ]
-    assert table.caption.endswith("mean over seeds 0")
+    assert table.caption.endswith("mean over seeds 0; clip 100")
 
 
 def test_a_cell_is_the_mean_over_the_seeds_and_a_diverged_run_has_lost_all() -> None:
@@ -136,7 +136,7 @@ def test_a_cell_is_the_mean_over_the_seeds_and_a_diverged_run_has_lost_all() -> 
             enumerate([(80.0, 90.0), (70.0, 60.0), (None, None)])]  # fmt: skip
     table = ROBUST.report(rows).tables["attacks"]
     assert table.lines == [["map", "mean", "50.0 / 50.0"]]
-    assert table.caption.endswith("mean over seeds 0, 1, 2")
+    assert table.caption.endswith("mean over seeds 0, 1, 2; clip 100")
 
 
 def test_the_notes_say_what_most_attackers_do_and_count_each_run_once(rows: list[Row]) -> None:

@@ -281,7 +281,7 @@ def watch(
     raise typer.Exit(watch(folder, once))
 
 
-app.command(rich_help_panel="Train")(boards.leaderboard)
+app.command(rich_help_panel="See what came out")(boards.leaderboard)
 app.command(rich_help_panel="See what came out")(report)
 
 

@@ -275,7 +275,12 @@ def leaderboard(
     Keyword arguments say how to run it, such as `workers`: what is trained is the board's."""
     chosen = find_board(board)
     if methods is None:
-        return ranking(kept(board))
+        if not (found := kept(board)):
+            raise FedmapError(
+                f"the leaderboard {board} was not measured yet; train all methods with: "
+                f"fedmap leaderboard --again --board {board}"
+            )
+        return ranking(found)
     if wrong := sorted(set(settings) & {*chosen.settings, "seeds", "seed", "params"}):
         raise FedmapError(f"{wrong[0]} is the same for all methods of a leaderboard")
     comparison = compare(

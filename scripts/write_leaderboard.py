@@ -9,6 +9,7 @@ replace what is kept of it. Then the page is written again."""
 import argparse
 from pathlib import Path
 
+from fedmap.errors import FedmapError
 from fedmap.experiment import leaderboard as boards
 from fedmap.experiment.compare import Comparison
 from fedmap.experiment.runs import RunWork
@@ -74,7 +75,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.collect:
         for board in boards.BOARDS:
-            collect(board, given.collect)
+            try:
+                collect(board, given.collect)
+            except FedmapError as sentence:  # of data that is not here
+                print(f"{board} stays as it is: {sentence}")
     PAGE.write_text(page())
 
 

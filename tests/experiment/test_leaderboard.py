@@ -101,7 +101,7 @@ def test_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
 
 def test_a_board_without_numbers_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boards, "kept", lambda board: [])
-    with pytest.raises(FedmapError, match="not measured yet; train .* --again --board cifar-10"):
+    with pytest.raises(FedmapError, match=r"not measured yet; train .* --again --board cifar-10"):
         leaderboard("cifar-10")
 
 

@@ -1,6 +1,8 @@
 """DittoRS: Ditto (Li et al., ICML 2021) with the restricted softmax of FedRS (Li and Zhan, KDD
 2021), as the MAP paper combines them."""
 
+from pydantic import Field
+
 from fedmap.client import Client
 from fedmap.losses import Loss
 from fedmap.methods.base import register
@@ -11,6 +13,13 @@ from fedmap.values import Values
 
 class DittoRSParams(RestrictedParams, DittoParams):
     """Those of the restricted softmax and of the personal branch."""
+
+    alpha: float = Field(
+        0.1,  # not FedRS's 0.9: docs/defaults.md
+        ge=0,
+        le=1,
+        description="factor on the logits of missing classes; 1 is the ordinary softmax",
+    )
 
 
 @register

@@ -246,13 +246,13 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """See it work, in under two minutes: 20 clients that each miss some of Fashion-MNIST's classes,
-    each alone and with five methods, three times."""
+    each alone and with six methods, three times."""
     from fedmap.cli.train import many_runs
     from fedmap.experiment.compare import compare
 
     comparison = partial(
         compare,
-        ["local", "fedavg", "fedrs", "fedphp", "map", "map[preset=own]"],
+        ["local", "fedavg", "fedrs", "fedphp", "fedgela[loss=etf]", "map", "map[preset=own]"],
         seeds=(0, 1, 2),
         data="fashion-mini",
         net="lenet",

@@ -12,7 +12,7 @@ import torch
 import fedmap as library
 from fedmap.data import synthetic
 from fedmap.federation import Federation, partition
-from fedmap.simulate import run as module
+from fedmap.simulate import same
 
 SMALL: dict[str, Any] = {"net": "tiny", "rounds": 2, "fraction": 0.5, "epochs": 1, "batch": 20}
 
@@ -99,7 +99,7 @@ def test_the_command_has_anyway(
 ) -> None:
     small = "--data synthetic --net mlp --clients 4 --epochs 0.5 --workers 1 --quiet"
     assert fedmap(f"run {small} --rounds 1 --method fedavg --out out").returncode == 0
-    monkeypatch.setattr(module, "machine", lambda: {"versions": {"torch": "9"}})
+    monkeypatch.setattr(same, "machine", lambda: {"versions": {"torch": "9"}})
     refused = fedmap("resume out --rounds 2 --quiet")
     assert "torch was" in refused.stderr
     assert fedmap("resume out --rounds 2 --quiet --anyway").returncode == 0

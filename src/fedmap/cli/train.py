@@ -23,7 +23,8 @@ from fedmap.experiment.runs import RunWork
 from fedmap.report.table import as_json, rows
 from fedmap.signals import Stopped
 from fedmap.simulate.progress import by_round, say_early_end
-from fedmap.simulate.run import Run, difference
+from fedmap.simulate.run import Run
+from fedmap.simulate.same import difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_code, read_federation
 from fedmap.track import trackers
 

@@ -17,7 +17,7 @@ from fedmap.notebook import html_table
 from fedmap.report.plots import save
 from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.result import STEADY, Result, load_named
-from fedmap.simulate.run import difference
+from fedmap.simulate.same import difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_federation, read_toml
 from fedmap.simulate.tasks import Setup
 

@@ -41,7 +41,7 @@ from fedmap.simulate.engines.base import in_words
 from fedmap.simulate.engines.fork import keep_memory
 from fedmap.simulate.folder import TRACK, RunFolder
 from fedmap.simulate.progress import by_round, say_early_end
-from fedmap.simulate.run import about
+from fedmap.simulate.same import about
 from fedmap.simulate.settings import FEDERATION, Settings
 
 Files = dict[str, NDArray[np.uint8]]  # what is in a run's folder, by path

@@ -1,18 +1,15 @@
 """A run from its beginning, or from where it was stopped, to its end: rounds, records, models."""
 
 import os
-import platform
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedmap import devices, own_code, scores, values
@@ -36,15 +33,8 @@ from fedmap.simulate.result import (
     summary,
 )
 from fedmap.simulate.round import evaluated, play_round, record_of
-from fedmap.simulate.settings import (
-    NO_NUMBERS,
-    Settings,
-    described,
-    read_code,
-    read_federation,
-    read_table,
-    to_toml,
-)
+from fedmap.simulate.same import about, machine, refuse_another_machine, refuse_another_run
+from fedmap.simulate.settings import Settings, to_toml
 from fedmap.simulate.store import FileStore, StateStore
 from fedmap.simulate.tasks import Reply, Setup, only_tensors
 from fedmap.values import Values
@@ -140,7 +130,7 @@ class Run:
         folder = RunFolder(self.out)
         folder.refuse_foreign()
         if folder.begun:
-            more = self._refuse_another_run(folder, more=resume)
+            more = refuse_another_run(self.settings, self.federation, folder, more=resume)
             if folder.done and not more:
                 result = self._result(folder)
                 told.start(self._start(folder, result.rounds))
@@ -152,7 +142,7 @@ class Run:
                     f"{folder.path} holds a run that is not finished; "
                     f"go on with: fedmap resume {folder.path}"
                 )
-            self._refuse_another_machine(folder, anyway)
+            refuse_another_machine(folder, anyway)
         with folder.locked(self.settings.keep_states):
             try:
                 if folder.done:
@@ -327,62 +317,6 @@ class Run:
                 "it cannot go on; a run with --keep-states (keep_states=True) keeps them"
             )
 
-    def _refuse_another_run(self, folder: RunFolder, more: bool) -> bool:
-        """Is it the same run with more rounds, where that is allowed? All else is refused."""
-        path = folder.description
-        found = described(path)
-        same = all(found.get(name) == getattr(self.settings, name) for name in ("method", "net"))
-        # Code is run only where it is what this run has run already.
-        whole = Settings.of(found | self.settings.own) if same else Settings.kept(found, {})
-        kept = whole.model_dump(exclude=NO_NUMBERS)
-        more = more and self.settings.rounds > kept["rounds"]
-        if more:
-            kept["rounds"] = self.settings.rounds
-        for name, value in self.settings.model_dump(exclude=NO_NUMBERS).items():
-            if value != kept[name]:
-                before, now = (
-                    "cpu" if name == "device" and it is None else it for it in (kept[name], value)
-                )
-                raise FedmapError(
-                    f"{folder.path} holds another run: its {name} is {before!r}, "
-                    f"not {now!r}; choose another folder"
-                )
-        changed_code = own_code.changed(read_code(path), self.settings.code)
-        if changed_code:
-            raise FedmapError(f"{folder.path} holds a run of other code: {changed_code}")
-        differs = difference(read_federation(path), self.federation)
-        if differs:
-            raise FedmapError(
-                f"{folder.path} holds a run on another federation: {differs}; choose another folder"
-            )
-        return more
-
-    def _refuse_another_machine(self, folder: RunFolder, anyway: bool) -> None:
-        """Refuse to go on where the same settings would give other bits, unless that is wanted."""
-        changes = [
-            f"{name} was {value} and is {found.get(name)}"
-            for table, found in machine().items()
-            for name, value in read_table(folder.description, table).items()
-            if value != found.get(name)
-        ]
-        if changes and not anyway:
-            raise FedmapError(
-                f"the run in {folder.path} would not give the numbers of one that was never "
-                f"stopped: {', '.join(changes)}; go on all the same with: fedmap resume "
-                f"{folder.path} --anyway (anyway=True in Python)"
-            )
-        if changes:
-            folder.tell(f"the run goes on although {', '.join(changes)}")
-
-
-def machine() -> dict[str, dict[str, str]]:
-    """What the last bits of numbers also depend on: tables of run.toml."""
-    versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
-    versions["python"] = platform.python_version()
-    instructions = torch.backends.cpu.get_cpu_capability()
-    processor = {"machine": platform.machine(), "instructions": instructions}
-    return {"versions": versions, "processor": processor}
-
 
 def privacy_of(setup: Setup, records: list[Record]) -> Record:
     """What all rounds so far give away of a client, where the run is private. Who is online at a
@@ -394,43 +328,6 @@ def privacy_of(setup: Setup, records: list[Record]) -> Record:
     clients, drawn = len(setup.federation), settings.data != "sites"
     spent = epsilon(noise, settings.dp_delta, clients, setup.clients_per_round, counted, drawn)
     return {"epsilon": spent}
-
-
-def about(federation: AnyFederation) -> dict[str, Any]:
-    """What run.toml says of a federation."""
-    dataset = federation.dataset
-    return {"shape": list(dataset.shape), "classes": list(dataset.classes)} | federation.marks
-
-
-# What changed where an entry of `about` does.
-DIFFERENCES = {
-    "shape": "the shape of a sample",
-    "classes": "the classes",
-    "clients": "the clients",
-    "samples": "the number of samples",
-    "fingerprint": "who holds which samples",
-    "content": "the values of the samples",
-}
-
-
-def difference(kept: dict[str, Any], federation: AnyFederation) -> str:
-    """What is not as `about` has described it; nothing where all is."""
-    found = about(federation)
-    for name, what in DIFFERENCES.items():
-        if name in kept and kept[name] != found.get(name):
-            now = found.get(name)
-            entries = changed(kept[name], now or []) if name in ("classes", "clients") else ""
-            numbers = f" ({kept[name]} then, {now} now)"
-            shown = entries or (numbers if name in ("shape", "samples") else "")
-            return f"{what} changed{shown}"
-    return ""
-
-
-def changed(before: list[str], now: list[str]) -> str:
-    """Which names are not in both lists."""
-    gone, new = ([name for name in a if name not in b] for a, b in ((before, now), (now, before)))
-    parts = [f"{what}: {', '.join(names)}" for what, names in (("gone", gone), ("new", new))]
-    return f" ({'; '.join(part for part in parts if not part.endswith(': '))})"
 
 
 def chosen_engine(setup: Setup, store: StateStore) -> Engine:

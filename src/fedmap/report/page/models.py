@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmap import own_code, values
 from fedmap.errors import FedmapError
 from fedmap.simulate.result import Result
-from fedmap.simulate.run import difference
+from fedmap.simulate.same import difference
 from fedmap.simulate.settings import FEDERATION, Settings, read_federation
 
 Floats = NDArray[np.float64]

@@ -51,6 +51,7 @@ def test_a_scale_has_its_number_of_columns(name: str) -> None:
         "parameters": [1, 3, 6],
         "readings": [1, 2, 2],
         "femnist": [6, 6, 6],
+        "federations": [2, 7, 7],
         "robust": [1, 3, 3],
     }.get(name, [0, 0, 0])
     assert [len(STUDIES[name].choice(scale).columns) for scale in scales] == counts

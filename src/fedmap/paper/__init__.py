@@ -2,6 +2,7 @@
 
 # Each of these modules registers its study.
 from fedmap.paper.figures import fairness as fairness
+from fedmap.paper.figures import federations as federations
 from fedmap.paper.figures import femnist as femnist
 from fedmap.paper.figures import joint as joint
 from fedmap.paper.figures import missing_features as missing_features

@@ -6,7 +6,8 @@ from fedmap.paper.study import Claim
 # federated runs first, then what single nets and two clients show, then what is not the paper's
 ORDER = [
     "table-1-2", "joint", "fairness", "readings", "parameters", "table-3", "femnist",
-    "missing-features", "proxy-drift", "partial-classes", "two-client-demo", "robust",
+    "missing-features", "proxy-drift", "partial-classes", "two-client-demo", "federations",
+    "robust",
 ]  # fmt: skip
 
 

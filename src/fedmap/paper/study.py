@@ -108,7 +108,8 @@ class Study:
         if known is None:
             raise FedmapError(f"there is no scale {scale!r}; there are: {', '.join(SCALES)}")
         require("column", columns, self.columns)
-        require("method", [variant(text)[0] for text in methods], self.methods)
+        known_methods = list(dict.fromkeys(variant(text)[0] for text in self.methods))
+        require("method", [variant(text)[0] for text in methods], known_methods)
         chosen = tuple(columns) or tuple(self.default_columns(known))
         choice = Choice(known, chosen, tuple(methods) or tuple(self.methods), **more)
         self.check(choice)

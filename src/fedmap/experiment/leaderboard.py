@@ -58,9 +58,10 @@ BOARDS = {
         (0, 1, 2, 3, 4),
     ),
     "cifar-10": Board(
-        "12,000 images of CIFAR-10, 20 clients with missing classes, TFCNN, 30 rounds, clip 100",
+        "12,000 images of CIFAR-10, 20 clients with missing classes, TFCNN, 30 rounds of 5 epochs, "
+        "clip 100",
         {"data": "cifar-10", "samples": 12000, "net": "tfcnn", "clients": 20, "rounds": 30}
-        | {"clip": 100.0},
+        | {"epochs": 5, "clip": 100.0},
         (0, 1, 2),
     ),
     "fashion-mnist": Board(

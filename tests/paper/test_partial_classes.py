@@ -40,7 +40,7 @@ def test_the_printed_settings_at_the_papers_scale() -> None:
     assert {(t.lr, t.momentum, t.samples) for t in trainings} == {(0.03, 0.9, None)}
 
 
-@pytest.mark.parametrize(("scale", "classes", "threads"), [("small", 100, 2), ("smoke", 10, 1)])
+@pytest.mark.parametrize(("scale", "classes", "threads"), [("paper", 100, 2), ("small", 100, 1), ("smoke", 10, 1)])
 def test_m2_is_trained_on_all_classes_and_a_large_net_with_two_threads(
     scale: str, classes: int, threads: int
 ) -> None:
@@ -50,9 +50,8 @@ def test_m2_is_trained_on_all_classes_and_a_large_net_with_two_threads(
 
 def test_the_small_scale_says_what_it_cuts() -> None:
     assert STUDY.cuts("small") == [
-        "vgg8-bn instead of vgg16-bn",
-        "20,000 training images of all classes together",
-        "15 epochs instead of 50",
+        "tfcnn instead of vgg16-bn",
+        "30 epochs instead of 50",
         "only 10, 20, 40, 80 targeted classes",
     ]
     assert STUDY.cuts("paper") == []

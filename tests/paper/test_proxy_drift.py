@@ -64,7 +64,7 @@ def test_a_training_starts_as_the_authors_do_and_another_as_pytorch_does() -> No
 
 
 def test_the_small_scale_says_what_it_cuts() -> None:
-    assert STUDY.cuts("small") == ["5 epochs instead of 50"]
+    assert STUDY.cuts("small") == ["4 epochs instead of 50"]
     assert STUDY.cuts("paper") == []
 
 

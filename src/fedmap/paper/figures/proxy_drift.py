@@ -24,7 +24,7 @@ EPOCHS = 50
 NET = "vgg11-bn"
 SIZES: dict[Scale, dict[str, Any]] = {
     "paper": {"data": "cifar-10", "net": NET, "epochs": EPOCHS, "threads": 2},
-    "small": {"data": "cifar-10", "net": NET, "epochs": 4},
+    "small": {"data": "cifar-10", "net": NET, "epochs": 4, "threads": 2},
     "smoke": {"data": "fashion-mini", "net": "lenet", "epochs": 2, "samples": 200},
 }
 # how linear layers start: the standard deviation, None for PyTorch's way

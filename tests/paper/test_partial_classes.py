@@ -40,7 +40,9 @@ def test_the_printed_settings_at_the_papers_scale() -> None:
     assert {(t.lr, t.momentum, t.samples) for t in trainings} == {(0.03, 0.9, None)}
 
 
-@pytest.mark.parametrize(("scale", "classes", "threads"), [("paper", 100, 2), ("small", 100, 1), ("smoke", 10, 1)])
+@pytest.mark.parametrize(
+    ("scale", "classes", "threads"), [("paper", 100, 2), ("small", 100, 1), ("smoke", 10, 1)]
+)
 def test_m2_is_trained_on_all_classes_and_a_large_net_with_two_threads(
     scale: str, classes: int, threads: int
 ) -> None:

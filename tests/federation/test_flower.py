@@ -27,6 +27,7 @@ from fedmap.simulate.run import Run
 from fedmap.simulate.settings import Settings
 from fedmap.simulate.tasks import Setup
 
+pytestmark = pytest.mark.xdist_group("flower")
 GIVEN: dict[str, Any] = {"net": "lenet", "epochs": 1.0, "batch": 32, "lr": 0.03, "fraction": 1.0}
 ROUNDS = 5  # one whole, one without a site, one with it again, one cut short, one after that
 
@@ -141,6 +142,7 @@ def participations(site: Site, run: Path) -> int:
     return max(int(values.load(slot)["participations"]) for slot in slots)
 
 
+@pytest.mark.xdist_group("killed")  # with a federation of its own, at the same time
 def test_a_killed_site_and_a_killed_server_change_no_bit_of_what_is_left(
     lab: Lab, places: list[Site], tmp_path: Path
 ) -> None:

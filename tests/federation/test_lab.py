@@ -15,6 +15,7 @@ from fedmap.errors import FedmapError
 from fedmap.flower.keys import Keys
 from fedmap.flower.lab import MARK, Lab, listens, marked
 
+pytestmark = pytest.mark.xdist_group("lab")
 APP = """
 import time
 from flwr.app import ConfigRecord, Message, RecordDict

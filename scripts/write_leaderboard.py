@@ -3,8 +3,8 @@
     python scripts/write_leaderboard.py [--collect RUNS]
 
 First train: `fedmap leaderboard --again --board NAME --out RUNS`, which can be stopped and started
-again. With --collect, the methods of each board that are finished with all seeds below RUNS
-replace what is kept of it. Then the page is written again."""
+again. With --collect, the methods of each board that are finished with all seeds below RUNS take
+the place of what is kept of them; the others stay. Then the page is written again."""
 
 import argparse
 from pathlib import Path
@@ -37,12 +37,14 @@ def finished(board: str, runs: Path) -> Comparison:
 
 
 def collect(board: str, runs: Path) -> None:
-    """Replace what is kept of a board by what is finished, once there is all it is compared
-    with."""
+    """Keep what is finished of a board, once there is all it is compared with, and what was kept of
+    other methods."""
     comparison = finished(board, runs)
     if {boards.REFERENCE, ALONE} <= comparison.runs.keys():
+        others = [one for one in boards.kept(board) if one.method not in comparison.runs]
         KEPT.mkdir(exist_ok=True)
-        (KEPT / f"{board}.csv").write_text(boards.written(boards.measured(comparison)))
+        entries = [*boards.measured(comparison), *others]
+        (KEPT / f"{board}.csv").write_text(boards.written(entries))
 
 
 def section(board: str) -> str:
@@ -59,6 +61,9 @@ def section(board: str) -> str:
     diverged = [f"{p.method} ({len(chosen.seeds) - len(p.entries)})" for p in places]
     lost = [d for d, p in zip(diverged, places, strict=True) if len(p.entries) < len(chosen.seeds)]
     also = f" Runs that diverged are left out: {', '.join(lost)}." if lost else ""
+    there = {place.method for place in places}
+    if missing := [name for name in boards.contenders(board) if name not in there]:
+        also += f" Not run yet: {', '.join(missing)}."
     table = boards.table(places).markdown()
     return f"{words}\n{picture}\n\n{table}\n{seeds}. Made by {command}.{also}\n"
 

@@ -127,6 +127,13 @@ def test_only_what_is_finished_is_collected(
     leaderboard("fashion-mini", ["fedrs"], out=tmp_path)
     write_leaderboard.collect("fashion-mini", tmp_path)
     found = boards.read((tmp_path / "kept/fashion-mini.csv").read_text())
-    assert {(one.method, one.seed) for one in found} == {
-        (method, seed) for method in ("fedavg", "fedrs", "local") for seed in (0, 1)
-    }
+    new = {(method, seed) for method in ("fedavg", "fedrs", "local") for seed in (0, 1)}
+    assert {(one.method, one.seed) for one in found} == new | {("map", 0)}  # which was kept before
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_board_names_the_methods_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_leaderboard, "save", lambda *given, **how: None)
+    _, _, missing = write_leaderboard.section("fashion-mini").partition("Not run yet: ")
+    assert {"fedavg", "map[preset=own]", "local"} <= set(missing.rstrip(".\n").split(", "))
+    assert "map" not in missing.split(", ")

@@ -34,14 +34,6 @@ def test_a_method_without_a_global_model_has_no_point(run_row: RunRow) -> None:
     assert measured([run_row("fedrep", (None, 90.0), outcome="done")]) == {}
 
 
-def test_a_name_does_not_cover_another_point(run_row: RunRow) -> None:
-    rows = [run_row("fedavg", (80.0, 90.0)), run_row("ditto", (80.3, 90.0))]
-    rows.append(run_row("map", (90.0, 80.0)))
-    labels: list[Any] = list(JOINT.report(rows).figures["joint"].axes[0].texts)
-    moved = {label.get_text() for label in labels if label.arrow_patch is not None}
-    assert moved == {"FedAvg"}
-
-
 def test_the_papers_points_are_means_over_the_same_columns() -> None:
     points = printed(["map"], [MLP, LENET])
     assert points["map"] == pytest.approx(((88.1 + 88.4) / 2, (92.1 + 91.8) / 2))
@@ -73,15 +65,3 @@ def test_our_methods_have_another_mark_and_a_bold_name(run_row: RunRow) -> None:
     assert corners[0] > corners[1] == corners[2]  # a circle and two diamonds
     weights = {text.get_text(): text.get_fontweight() for text in axes.texts}
     assert weights == {"FedAvg": "normal", "MAP": "bold", "ScaMAP": "bold"}
-
-
-def test_names_of_points_that_coincide_are_moved_up_and_down(run_row: RunRow) -> None:
-    methods = ("fedavg", "ditto", "moon", "map")
-    rows = [run_row(m, (80.0, 90.0)) for m in methods] + [run_row("fedrs", (90.0, 90.0))]
-    labels: list[Any] = list(JOINT.report(rows).figures["joint"].axes[0].texts)
-    a_line = 72 / 100 * 10  # ten pixels, in points
-    heights = sorted(label.xyann[1] for label in labels)
-    assert heights == pytest.approx([-a_line, 0, 0, a_line, 2 * a_line])
-    moved = [label.get_text() for label in labels if label.arrow_patch is not None]
-    assert len(moved) == 3
-    assert "FedRS" not in moved

@@ -1,6 +1,7 @@
 """Every number that a table or a picture shows, on results made by hand."""
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,20 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from fedmap.data import synthetic
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation, partition
-from fedmap.report.plots import COLORS, curves, curves_figure, holdings_figure, save, smooth
+from fedmap.report.plots import (
+    COLORS,
+    curves,
+    curves_figure,
+    holdings_figure,
+    name_points,
+    save,
+    smooth,
+)
 from fedmap.report.table import COLUMNS, NUMBERS, Row, Table, as_json, as_table, percent, rows
 from fedmap.simulate.result import Result, summary
 from fedmap.simulate.settings import Settings
@@ -393,3 +403,35 @@ def test_at_most_sixty_clients_and_thirty_classes_are_dots_with_names(
     assert bool(axes.images) == raster
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert (names == list(data.classes)) == named
+
+
+NAMES = ("FedAvg", "map[preset=own,opinion=1]", "fedntd[preset=fedlmd]", "Ditto", "MAP", "pFedMe")
+
+
+@pytest.mark.parametrize("wide", [1, 3, 9])  # all of them in one place, and further apart
+def test_names_of_points_cover_no_other_name_or_point(wide: int) -> None:
+    where = np.random.default_rng(0).integers(0, wide, (6, 2)).tolist()
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlim=(-10, 20), ylim=(-10, 40))
+    points = {name: (x, y) for name, (x, y) in zip(NAMES, where, strict=True)}
+    name_points(axes, points, ["MAP"])
+    figure.draw_without_rendering()
+    labels: list[Any] = list(axes.texts)
+    assert {label.get_text(): label.xy for label in labels} == points
+    boxes = [Text.get_window_extent(label) for label in labels]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert not any(box.contains(*axes.transData.transform(p)) for box in boxes for p in where)
+    assert [label.get_text() for label in labels if label.get_fontweight() == "bold"] == ["MAP"]
+
+
+def test_a_name_is_beside_its_point_where_there_is_room() -> None:
+    axes = Figure(figsize=(9, 6)).subplots()
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    name_points(axes, {"FedAvg": (2, 2), "Ditto": (2, 8), "MAP": (2, 8), "FedRS": (2, 8)})
+    labels: list[Any] = list(axes.texts)
+    heights = {label.get_text(): label.xyann[1] for label in labels}
+    assert heights["FedAvg"] == 0
+    assert sorted(heights.values())[-1] > 0
+    moved = {label.get_text() for label in labels if label.arrow_patch is not None}
+    assert moved == {name for name, height in heights.items() if height}

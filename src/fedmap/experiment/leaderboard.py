@@ -21,7 +21,7 @@ from fedmap.experiment.progress import OnProgress
 from fedmap.experiment.runs import RunWork
 from fedmap.methods import METHODS, AnyMethod
 from fedmap.report.clients import ALONE
-from fedmap.report.plots import COLORS, bare
+from fedmap.report.plots import COLORS, bare, name_points
 from fedmap.report.table import Table, percent
 from fedmap.simulate.result import STEADY, Result
 from fedmap.simulate.run import Run
@@ -242,22 +242,25 @@ def line(number: int, place: Place) -> list[str]:
 
 
 def figure(places: Sequence[Place], own: Sequence[str] = ()) -> Figure:
-    """Both goals of every method; the numbers are those of the table."""
-    drawn = Figure(figsize=(7.2, 5.2), layout="constrained")
+    """Both goals of every method; one's own are red and bold."""
+    drawn = Figure(figsize=(9, 6.4), layout="constrained")
     axes = drawn.subplots()
-    for number, place in enumerate(places, 1):
+    points: dict[str, tuple[float, float]] = {}
+    for place in places:
         across, up = (
             over_seeds(place.entries, goal) for goal in ("global_accuracy", "personal_accuracy")
         )
-        if place.rank is None or across is None or up is None:
-            continue
-        color = COLORS[3] if place.method in own else COLORS[2]
-        axes.scatter(100 * across, 100 * up, s=170, color=color, alpha=0.25, linewidths=0)
-        axes.annotate(str(number), (100 * across, 100 * up), ha="center", va="center", fontsize=7)
+        if place.rank is not None and across is not None and up is not None:
+            points[place.method] = 100 * across, 100 * up
+    for name, point in points.items():
+        axes.scatter(*point, s=22, color=COLORS[3] if name in own else COLORS[2], zorder=3)
     axes.set_xlabel(f"global accuracy, mean of the last {STEADY} rounds, %")
     axes.set_ylabel("personal accuracy over all clients, %")
     axes.margins(0.06)
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right + 0.1 * (right - left))  # room for the last name
     bare(axes)
+    name_points(axes, points, own)
     return drawn
 
 

@@ -1,5 +1,7 @@
 """Pictures: accuracy curves of runs, and which client holds which classes."""
 
+from collections.abc import Collection, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,41 @@ def bare(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def name_points(
+    axes: Axes, points: Mapping[str, tuple[float, float]], bold: Collection[str] = ()
+) -> None:
+    """Names beside their points, moved to where no other name or point stands. The limits of the
+    axes must not change any more."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # only now is it known where the points will be, in pixels
+    places = {name: axes.transData.transform(point) for name, point in points.items()}
+    taken: list[tuple[float, float, float]] = []  # left end, right end and height of a name
+
+    def covers(start: float, end: float, height: float) -> bool:
+        names = any(start < e and end > s and abs(height - h) < 12 for s, e, h in taken)
+        return names or any(
+            start + 2 < x < end - 2 and abs(height - y) < 10 for x, y in places.values()
+        )
+
+    for name in sorted(points, key=lambda name: points[name]):
+        (x, y), length = places[name], 18 + 5.6 * len(name)
+        side, dy = next(  # the nearest, on the right if there is room
+            (side, dy)
+            for n in count()
+            for dy in (6 * n, -6 * n)
+            for side in (0, -1)
+            if not covers(x + side * length, x + (side + 1) * length, y + dy)
+        )
+        taken.append((x + side * length, x + (side + 1) * length, y + dy))
+        look: dict[str, Any] = {"fontsize": 7, "weight": "bold" if name in bold else "normal"}
+        look |= {"ha": "right" if side else "left", "va": "center"}
+        if dy:
+            look["arrowprops"] = {"arrowstyle": "-", "color": "#AAAAAA", "linewidth": 0.5}
+        where = (-8 if side else 8, 0.72 * dy)  # in points, of which 72 are 100 pixels
+        axes.annotate(name, points[name], xytext=where, textcoords="offset points", **look)
 
 
 def smooth(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:

@@ -1,7 +1,6 @@
 """The joint look: one point for each method, its global accuracy across and its personal accuracy
 up, from the runs of tables 1 and 2."""
 
-from itertools import count
 from statistics import mean
 from typing import Any
 
@@ -12,7 +11,7 @@ from fedmap.methods import METHODS
 from fedmap.paper.published import PUBLISHED
 from fedmap.paper.study import GOALS, STUDIES, Claim, Report, Row, names_of
 from fedmap.paper.tables.table_1_2 import ORDER, STEADIEST, Tables12, of
-from fedmap.report.plots import COLORS, bare
+from fedmap.report.plots import COLORS, bare, name_points
 
 OURS = ("map", "scamap")
 Points = dict[str, tuple[float, float]]  # of each method, global and personal accuracy
@@ -63,13 +62,13 @@ def figure(rows: list[Row]) -> Figure:
     columns, ours = names_of(rows, "column"), measured(rows)
     drawn = Figure(figsize=(10, 4.6), layout="constrained")
     left, right = drawn.subplots(1, 2)
-    scatter(drawn, left, ours, "Here, last ten rounds and all clients")
+    scatter(left, ours, "Here, last ten rounds and all clients")
     paper = printed(list(ours), columns)
-    scatter(drawn, right, paper, "The paper, last round")
+    scatter(right, paper, "The paper, last round")
     return drawn
 
 
-def scatter(figure: Figure, axes: Axes, points: Points, title: str) -> None:
+def scatter(axes: Axes, points: Points, title: str) -> None:
     """A point for each method, with its name."""
     for method, (across, up) in points.items():
         look: dict[str, Any] = {"color": COLORS[2], "s": 26, "marker": "o"}
@@ -83,33 +82,5 @@ def scatter(figure: Figure, axes: Axes, points: Points, title: str) -> None:
     left, right = axes.get_xlim()
     axes.set_xlim(left, right + 0.1 * (right - left))  # room for the last name
     bare(axes)
-    figure.draw_without_rendering()  # only now is it known where the points will be, in pixels
-    label(axes, points)
-
-
-def label(axes: Axes, points: Points) -> None:
-    """The methods' names beside their points, moved up or down where other names or points stand
-    already."""
-    places = [tuple(axes.transData.transform(point)) for point in points.values()]
-    taken: list[tuple[float, float]] = []
-    for method, (across, up) in sorted(points.items(), key=lambda item: item[1]):
-        x, y = axes.transData.transform((across, up))
-        dy = next(  # pixels, nearest first
-            dy
-            for n in count()
-            for dy in (10 * n, -10 * n)
-            if all(abs(x - other) > 55 or abs(y + dy - height) >= 10 for other, height in taken)
-            and not any(2 < px - x < 55 and abs(y + dy - py) < 8 for px, py in places)
-        )
-        taken.append((x, y + dy))
-        weight = "bold" if method in OURS else "normal"
-        look: dict[str, Any] = {"fontsize": 7, "weight": weight, "va": "center"}
-        if dy:
-            look["arrowprops"] = {"arrowstyle": "-", "color": "#AAAAAA", "linewidth": 0.5}
-        axes.annotate(
-            METHODS[method].__name__,
-            (across, up),
-            xytext=(8, 72 / 100 * dy),
-            textcoords="offset points",
-            **look,
-        )
+    shown = {METHODS[method].__name__: point for method, point in points.items()}
+    name_points(axes, shown, [METHODS[method].__name__ for method in OURS])

@@ -4,8 +4,8 @@
 
 One worker at the lowest priority. Stopped at any moment and started again, it goes on where it was:
 a study skips its finished runs and goes on with one that was begun. Rows of the same work take the
-place of the old ones in results/STUDY-SCALE.csv, other rows stay. With --report nothing is run:
-what is done so far is gathered.
+place of the old ones in results/STUDY-SCALE.csv, other rows stay; a leaderboard's methods likewise,
+where it is kept. With --report nothing is run: what is done so far is gathered.
 """
 
 import argparse
@@ -53,15 +53,24 @@ def run(command: str, runs: Path, results: Path, report: bool) -> bool:
     program, *words = shlex.split(command)
     if program == "python":
         return report or subprocess.run([sys.executable, *words, "--workers", "1"]).returncode == 0
+    if words[0] == "leaderboard":
+        well = report or fedmap(*words, "--out", str(runs))
+        page = str(Path(__file__).with_name("write_leaderboard.py"))
+        line = [page, "--collect", str(runs), "--board", words[words.index("--board") + 1]]
+        return well and subprocess.run([sys.executable, *line]).returncode == 0
     with tempfile.TemporaryDirectory() as out:
-        how = ["--workers", "1", "--runs", str(runs), "--out", out, "--quiet"]
-        line = [sys.executable, "-m", "fedmap", *words, *how, *(["--report"] if report else [])]
-        ended = subprocess.run(line, stdout=subprocess.DEVNULL)
+        ended = fedmap(*words, "--runs", str(runs), "--out", out, *["--report"] * report)
         study, scale = words[1], words[words.index("--scale") + 1]
         found = Path(out, f"{study}-{scale}.csv")
         if found.exists():
             gather(results / found.name, from_csv(found))
-        return ended.returncode == 0
+        return ended
+
+
+def fedmap(*words: str) -> bool:
+    """One command of fedmap; did it end well?"""
+    line = [sys.executable, "-m", "fedmap", *words, "--workers", "1", "--quiet"]
+    return subprocess.run(line, stdout=subprocess.DEVNULL).returncode == 0
 
 
 def gather(path: Path, rows: list[Row]) -> None:

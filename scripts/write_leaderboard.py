@@ -1,10 +1,11 @@
 """docs/leaderboard.md with its pictures, from what is kept of each board.
 
-    python scripts/write_leaderboard.py [--collect RUNS]
+    python scripts/write_leaderboard.py [--collect RUNS [--board NAME]]
 
 First train: `fedmap leaderboard --again --board NAME --out RUNS`, which can be stopped and started
-again. With --collect, the methods of each board that are finished with all seeds below RUNS take
-the place of what is kept of them; the others stay. Then the page is written again."""
+again. With --collect, the methods that are finished with all seeds of a board (of each, if none is
+named) below RUNS take the place of what is kept of them; the others stay. Then the page is written
+again."""
 
 import argparse
 from pathlib import Path
@@ -77,9 +78,10 @@ def page() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--collect", type=Path, metavar="RUNS")
+    parser.add_argument("--board", choices=boards.BOARDS, help="only this one")
     given = parser.parse_args()
     if given.collect:
-        for board in boards.BOARDS:
+        for board in [given.board] if given.board else boards.BOARDS:
             try:
                 collect(board, given.collect)
             except FedmapError as sentence:  # of data that is not here

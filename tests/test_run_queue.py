@@ -3,6 +3,7 @@
 import shlex
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from typer.testing import CliRunner
 
 from fedmap.cli import studies
 from fedmap.cli.main import app
+from fedmap.experiment import leaderboard as boards
+from fedmap.experiment.leaderboard import BOARDS
 from fedmap.paper import STUDIES
 from fedmap.paper.study import from_csv, to_csv
+from fedmap.report.clients import ALONE
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = tomllib.loads((ROOT / "results/queue.toml").read_text())["commands"]
@@ -53,7 +57,18 @@ def test_what_is_done_is_gathered_without_a_run(tmp_path: Path) -> None:
     assert (found["method"], found["clip"], found["outcome"]) == ("fedavg", 3.0, "done")
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("fedmap")])
+def test_the_queue_trains_every_contender_of_every_large_board() -> None:
+    asked: dict[str, set[str]] = {}
+    for words in (shlex.split(c) for c in COMMANDS if c.startswith("fedmap leaderboard")):
+        board = words[words.index("--board") + 1]
+        named = {name for flag, name in pairwise(words) if flag == "--method"}
+        everybody = set(boards.contenders(board)) if "--again" in words else set()
+        asked.setdefault(board, {boards.REFERENCE, ALONE}).update(named | everybody)
+    wanted = {name: set(boards.contenders(name)) for name in BOARDS if name != boards.FIRST}
+    assert asked == wanted
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("fedmap study")])
 def test_every_study_of_the_queue_is_one(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = []
     monkeypatch.setattr(studies, "study", lambda *given: chosen.append(given))

@@ -285,7 +285,7 @@ class Client:
     def answers(self, predict: Callable[[Tensor], Tensor]) -> "Answers":
         """What a model answers to the client's own test samples."""
         x, y = self.test_data
-        return Answers(outputs(predict, x), y, self.observed)
+        return Answers(outputs(predict, x), y, self.counts > 0)
 
     def validation_accuracy(self, predict: Callable[[Tensor], Tensor]) -> float | None:
         """The same share of the samples that the client keeps for choosing, if any."""
@@ -308,7 +308,7 @@ class Answers(NamedTuple):
 
     logits: Tensor
     labels: Tensor
-    observed: Tensor  # for each class: has the client seen it?
+    own: Tensor  # for each class: has the client a training sample of it?
 
     @property
     def among_all(self) -> Tensor:
@@ -318,7 +318,7 @@ class Answers(NamedTuple):
     @property
     def confusion(self) -> Tensor:
         """How many samples of which class were given which answer."""
-        return confusion(self.labels, self.among_all, len(self.observed))
+        return confusion(self.labels, self.among_all, len(self.own))
 
     @property
     def accuracy(self) -> float:
@@ -328,7 +328,7 @@ class Answers(NamedTuple):
     @property
     def accuracy_observed(self) -> float:
         """The same where the model chooses among the client's own classes only."""
-        own = self.logits.masked_fill(~self.observed, -torch.inf).argmax(1)
+        own = self.logits.masked_fill(~self.own, -torch.inf).argmax(1)
         return int((own == self.labels).sum()) / len(self.labels)
 
 

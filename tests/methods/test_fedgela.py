@@ -134,6 +134,16 @@ def test_for_a_client_with_balanced_and_complete_classes_shares_change_nothing()
     assert torch.equal(found[0][1], found[1][1])
 
 
+@pytest.mark.parametrize("classes", [41, 47, 55, 97, 100])
+def test_the_factor_of_balanced_and_complete_classes_is_one_to_the_bit(classes: int) -> None:
+    class Balanced:
+        counts, samples = torch.full((classes,), 7), 7 * classes
+
+    balanced: Any = Balanced()
+    factors = FedGELA().curation(balanced)["factors"]
+    assert torch.equal(factors, torch.ones(classes))
+
+
 def client_models(client: Client) -> Any:
     """What a predictor takes its models from."""
 

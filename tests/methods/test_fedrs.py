@@ -55,6 +55,11 @@ def test_alpha_is_a_share(alpha: float) -> None:
         FedRS(alpha=alpha)
 
 
+def test_without_factors_none_can_answer() -> None:
+    with pytest.raises(FedmapError, match=r"method fedrs: factors is True; .* mode removed: False"):
+        FedRS(mode="removed", factors=True)
+
+
 def test_with_its_factors_a_client_answers_as_it_was_trained(world: World) -> None:
     method = FedRS(alpha=0.5, mode="soft", factors=True)
     client, models = world.client(0, 1), world.models()

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.methods.conftest import World, assert_gradient
+from tests.methods.differences import client_of
 from torch import Tensor
 
 from fedmap import FedmapError, check_method
@@ -101,6 +102,16 @@ def test_with_one_missing_class_or_none_there_is_no_ranking(counts: list[int]) -
     value = among_missing(g, t, torch.tensor(counts))
     assert value == 0
     assert torch.equal(torch.autograd.grad(value, g)[0], torch.zeros_like(g))
+
+
+def test_with_one_missing_class_every_weight_gives_the_same_bits() -> None:
+    down = {"model": torch.linspace(-1, 1, 88)}
+    none, much = (
+        FedVLS(weight=weight).local_round(client_of([0, 1, 2] * 4), down, {}).up["model"]
+        for weight in (0, 50)
+    )
+    assert torch.equal(none, much)
+    assert not torch.equal(none, down["model"])
 
 
 def test_what_the_teacher_says_of_all_classes_alike_or_of_observed_ones_changes_nothing() -> None:

@@ -84,6 +84,17 @@ def test_with_one_neighbor_alone_every_training_sample_gets_its_label(world: Wor
     assert torch.equal(method.predictor(world.models(), own)(x).argmax(1), y)
 
 
+def test_of_two_samples_that_are_nearly_the_same_the_nearer_one_answers(world: World) -> None:
+    drawn = torch.randn(100, 84, generator=torch.Generator().manual_seed(0))
+    features = 10 * drawn.relu()
+    features = torch.cat([features, features + 0.001])
+    labels = torch.arange(2).repeat_interleave(100)
+    own = {"features": features, "labels": labels, "mix": torch.tensor(1.0)}
+    params = kNNPer(neighbors=1, mix=1).params
+    stored = Neighbors(world.models().model(world.initial().vector).net, own, params)
+    assert torch.equal(stored.neighbors(features).argmax(1), labels)
+
+
 def test_all_neighbors_under_a_wide_kernel_are_the_class_shares(world: World) -> None:
     method, own = personal(world, 0, mix=1, neighbors=1000, kernel=1e9)
     answers = method.predictor(world.models(), own)(world.federation.dataset.test_x).exp()

@@ -200,11 +200,13 @@ def test_with_its_three_parameters_off_the_preset_own_is_map_to_the_bit(world: W
             assert torch.equal(personal["model"], theirs.personal[k]["model"])
 
 
-@pytest.mark.parametrize("params", [{}, {"own": False}, {"opinion": 1.0}, {"weight": 0.5}])
+@pytest.mark.parametrize("net", ["tiny", "tiny-bn"])
+@pytest.mark.parametrize("params", [{}, {"opinion": 1.0}, {"weight": 0.5}, {"stage_two": 0}])
 def test_with_missing_classes_removed_the_global_model_is_fedrods(
-    world: World, params: dict[str, Any]
+    world: World, params: dict[str, Any], net: str
 ) -> None:
-    assert world.same(world.play(own(**params)), world.play(METHODS["fedrod"]()))
+    ours, fedrods = (world.play(m, net=net) for m in (own(**params), METHODS["fedrod"]()))
+    assert world.same(ours, fedrods)
 
 
 def test_an_answer_is_the_mean_of_two_softmaxes_over_the_clients_own_classes(world: World) -> None:
@@ -227,9 +229,10 @@ def test_with_opinion_one_no_local_training_has_any_influence(world: World) -> N
     personal = world.play(method)[-1].personal[1]
     x = world.federation.test_x
     other = personal | {"model": torch.randn(personal["model"].shape)}
-    assert torch.equal(
-        answers(world, method, personal, x).argmax(1), answers(world, method, other, x).argmax(1)
-    )
+    found = answers(world, method, personal, x).argmax(1)
+    assert torch.equal(found, answers(world, method, other, x).argmax(1))
+    download = world.logits(personal["download"], x).masked_fill(~personal["own"], -torch.inf)
+    assert torch.equal(found, download.argmax(1))
 
 
 @pytest.mark.parametrize("opinion", [0.0, 1.0])
@@ -254,12 +257,13 @@ def test_own_answers_are_never_worse_on_samples_of_observed_classes(
     assert better > 0
 
 
-def test_for_a_client_with_all_classes_own_has_no_effect(world: World) -> None:
-    method = own(opinion=0.0)
+@pytest.mark.parametrize("opinion", [0.0, 0.5, 1.0])
+def test_for_a_client_with_all_classes_own_has_no_effect(world: World, opinion: float) -> None:
+    method = own(opinion=opinion)
     personal = world.play(method)[-1].personal[1]
     every = personal | {"own": torch.ones_like(personal["own"])}
-    x = world.federation.test_x
-    plain = answers(world, MAP(), {"model": personal["model"]}, x)
+    x, without = world.federation.test_x, {k: v for k, v in personal.items() if k != "own"}
+    plain = answers(world, own(opinion=opinion, own=False), without, x)
     assert torch.equal(answers(world, method, every, x), plain)
 
 

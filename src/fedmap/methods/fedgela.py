@@ -15,7 +15,7 @@ from fedmap.losses import Loss, balanced_shift
 from fedmap.methods.base import Local, Method, MethodParams, Predictor, Server, Upload, register
 from fedmap.methods.fedrs import Factored
 from fedmap.methods.parts.body import mean_body, orthonormal_rows, trained_body, with_classifier
-from fedmap.methods.parts.own_classes import OwnAnswers
+from fedmap.methods.parts.own_classes import OwnAnswers, own_classes
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
 
@@ -63,9 +63,10 @@ class FedGELA(Method[FedGELAParams]):
     def curation(self, client: Client) -> Values:
         """What a client's answer depends on beside its model."""
         if self.params.loss == "etf":
-            return {"own": client.observed}
-        shares = client.counts / client.samples
-        return {"factors": len(shares) * shares} if self.params.adapt else {}
+            return {"own": own_classes(client)}
+        # First the product: with as many samples of every class the quotient is 1 to the bit.
+        factors = len(client.counts) * client.counts / client.samples
+        return {"factors": factors} if self.params.adapt else {}
 
     def predictor(self, models: WorkingModels, personal: Values) -> Predictor:
         net = models.model(personal["model"]).net

@@ -1,7 +1,9 @@
 """FedRS. Li and Zhan, FedRS: federated learning with restricted softmax for label distribution
 non-iid data, KDD 2021."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from fedmap.client import Client
@@ -18,6 +20,12 @@ class FedRSParams(RestrictedParams):
     factors: bool = Field(
         False, description="does a client's own model answer with the factors? the paper: no"
     )
+
+    @model_validator(mode="after")
+    def _has_factors(self) -> Self:
+        if self.factors and self.mode == "removed":
+            raise ValueError("factors is True; allowed with mode removed: False, it has no factors")
+        return self
 
 
 class Factored(nn.Module):

@@ -13,6 +13,7 @@ from fedmap.values import Values, number
 from fedmap.vector import WorkingModels
 
 MIXES = [tenth / 10 for tenth in range(11)]  # that a client chooses from
+SPARE = 8  # stored samples beyond k that are measured exactly
 
 
 class KNNPerParams(MethodParams):
@@ -66,10 +67,16 @@ class Neighbors(nn.Module):
         squared = lengths - 2 * z @ self.stored.T
         if left_out is not None:
             squared = squared.scatter(1, left_out[:, None], torch.inf)
-        nearest = squared.clamp_min(0).topk(self.k, largest=False)
+        # What is nearly the same cancels in that formula: it finds who is near, and which of these
+        # are the nearest is then measured without it.
+        near = squared.topk(min(self.k + SPARE, len(self.stored)), largest=False)
+        apart = (z[:, None] - self.stored[near.indices]).square().sum(2)
+        apart = apart.masked_fill(near.values.isinf(), torch.inf)
+        nearest = apart.topk(self.k, largest=False)
         # A softmax is the quotient of the formula, and none of it underflows.
         weights = torch.softmax(-nearest.values / self.width, 1)
-        return (weights[:, :, None] * self.classes[nearest.indices]).sum(1)
+        classes = self.classes[near.indices.gather(1, nearest.indices)]
+        return (weights[:, :, None] * classes).sum(1)
 
 
 @register

@@ -8,7 +8,7 @@ from pydantic import Field
 from fedmap.client import MIN_STEPS, Client
 from fedmap.methods.base import Local, Method, Predictor, register
 from fedmap.methods.parts.hpm import HPMParams, inherit, no_hpm, supervised
-from fedmap.methods.parts.own_classes import OwnAnswers
+from fedmap.methods.parts.own_classes import OwnAnswers, own_classes
 from fedmap.methods.parts.restricted import RestrictedParams, restricted
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -82,7 +82,7 @@ class MAP(Method[Q]):
         """The HPM, with what else a client's answer depends on."""
         personal = {"model": state["hpm"]}
         if self.params.own:
-            personal["own"] = client.observed
+            personal["own"] = own_classes(client)
         if self.params.opinion:
             personal["download"] = down["model"]
         return personal

@@ -1,10 +1,13 @@
 """A client whose training leaves missing classes free answers among its own."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.methods.conftest import World
 
-from fedmap.methods import METHODS
+from fedmap.client import Client
+from fedmap.methods import METHODS, variant
 
 FREE = ["fedlc", "fedvls"]
 
@@ -30,3 +33,25 @@ def test_without_own_it_answers_among_all(world: World, name: str) -> None:
     with torch.no_grad():
         found = method.predictor(world.models(), personal)(x)
     torch.testing.assert_close(found, world.logits(personal["model"], x))
+
+
+def with_stricter_data(world: World, observed_from: int) -> Client:
+    """Client 1, whose classes count as observed from so many samples on, as FEMNIST's do."""
+    data = world.federation.client(1)
+    data = replace(data, observed=data.counts >= observed_from, observed_from=observed_from)
+    return Client(data, 1, world.training, 1, world.models(), 1.0)
+
+
+@pytest.mark.parametrize("name", [*FREE, "fedgela[loss=etf]", "map[preset=own]"])
+def test_a_class_with_few_samples_may_be_the_answer(world: World, name: str) -> None:
+    label, params = variant(name)
+    method = METHODS[label](**params)
+    client = with_stricter_data(world, 10**6)
+    assert not client.observed.any()
+    down = method.start(world.initial())
+    local = method.local_round(client, down, method.client_state(world.initial()))
+    assert local.personal["own"].tolist() == [False, True, True, False]
+    answers = client.answers(method.predictor(world.models(), local.personal))
+    assert answers.own.tolist() == [False, True, True, False]
+    assert answers.logits.isfinite().any(1).all()
+    assert answers.accuracy_observed == answers.accuracy > 0

@@ -16,7 +16,8 @@ from fedmap.vector import Model
 
 def orthonormal_rows(drawn: Tensor) -> Tensor:
     """Rows of length 1, as many and as long as the drawn ones: orthogonal to each other, where
-    there are at least as many dimensions as rows, else those of orthonormal columns."""
+    there are at least as many dimensions as rows, else the directions of the rows of a matrix with
+    orthonormal columns."""
     # In double on the CPU: the same rows on every device.
     wide = drawn.detach().cpu().double()
     rows = torch.linalg.qr(wide).Q if len(wide) > wide.shape[1] else torch.linalg.qr(wide.T).Q.T

@@ -1,5 +1,5 @@
 """Answers among the client's own classes, and a second opinion of the downloaded model. Shared by
-MAP, ScaMAP, FedLC and FedVLS."""
+MAP, ScaMAP, FedLC, FedVLS and FedGELA."""
 
 from typing import TypeVar
 
@@ -11,6 +11,12 @@ from fedmap.client import Client
 from fedmap.methods.base import Local, Method, MethodParams, Predictor
 from fedmap.values import Values
 from fedmap.vector import WorkingModels
+
+
+def own_classes(client: Client) -> Tensor:
+    """For each class: has the client a training sample of it? On FEMNIST a class counts as observed
+    from two on, but with one it is in the loss and may be the answer."""
+    return client.counts > 0
 
 
 class OwnAnswers(nn.Module):
@@ -57,7 +63,7 @@ class AmongOwn(Method[Q]):
 
     def local_round(self, client: Client, down: Values, state: Values) -> Local:
         local = super().local_round(client, down, state)
-        own = {"own": client.observed} if self.params.own else {}
+        own = {"own": own_classes(client)} if self.params.own else {}
         return local._replace(personal=local.personal | own)
 
     def predictor(self, models: WorkingModels, personal: Values) -> Predictor:

@@ -2,7 +2,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from matplotlib.axes import Axes
 
 from fedmap.paper import STUDIES
@@ -25,18 +24,27 @@ def two_columns(
 
 def test_a_point_is_the_columns_last_ten_rounds_and_all_clients(run_row: RunRow) -> None:
     rows = two_columns(run_row, "map", (80.0, 90.0), (84.0, 96.0))
+    rows.append(run_row("map", (0.0, 94.0), (82.0, 0.0), column=MLP, seed=1))
     rows.append(run_row("fedavg", (80.0, 80.0)))  # in one column only
     rows.append(run_row("map", (0.0, 0.0), group="group 1"))
-    assert measured(rows) == {"map": (82, 93)}
+    assert measured(rows, MLP) == {"fedavg": (80, 80), "map": (81, 92)}
+    assert measured(rows, LENET) == {"map": (84, 96)}
 
 
 def test_a_method_without_a_global_model_has_no_point(run_row: RunRow) -> None:
-    assert measured([run_row("fedrep", (None, 90.0), outcome="done")]) == {}
+    assert measured([run_row("fedrep", (None, 90.0), outcome="done")], MLP) == {}
 
 
-def test_the_papers_points_are_means_over_the_same_columns() -> None:
-    points = printed(["map"], [MLP, LENET])
-    assert points["map"] == pytest.approx(((88.1 + 88.4) / 2, (92.1 + 91.8) / 2))
+def test_the_papers_points_are_of_the_same_column() -> None:
+    assert printed(["map", "local"], MLP) == {"map": (88.1, 92.1)}
+    assert printed(["map"], LENET) == {"map": (88.4, 91.8)}
+
+
+def test_every_column_has_its_own_line_of_pictures(run_row: RunRow) -> None:
+    rows = two_columns(run_row, "map", (80.0, 90.0), (84.0, 96.0))
+    first, _, second, _ = JOINT.report(rows).figures["joint"].axes
+    assert (dots(first), dots(second)) == ([(80, 90)], [(84, 96)])
+    assert second.get_title(loc="left").startswith(f"{LENET} here")
 
 
 def dots(axes: Axes) -> list[tuple[float, float]]:

@@ -119,15 +119,18 @@ def test_results_are_read_in_order_and_the_joint_look_has_the_tables_runs(
 
 def test_the_queues_commands_are_shown_with_what_is_to_come(run_row: RunRow) -> None:
     queue = [
-        "fedmap study joint --scale small --seeds 0,1,2",
-        "fedmap study joint --scale small --methods map",
-        "fedmap study joint --scale paper",
+        "fedmap study table-1-2 --scale small --seeds 0,1,2",
+        "fedmap study table-1-2 --scale small --methods map",
+        "fedmap study table-1-2 --scale paper",
     ]
     assert commands_of("joint", "small", queue) == queue[:2]
-    assert as_block("joint", "small", queue) == f"```\n{queue[0]}\n{queue[1]}\n```"
+    assert as_block("table-1-2", "small", queue) == f"```\n{queue[0]}\n{queue[1]}\n```"
     assert as_block("joint", "smoke", queue) == "```\nfedmap study joint --scale smoke\n```"
-    assert to_come(queue, two(run_row, seed=1)) == "To come: seeds 0, 2."
+    assert to_come(queue, two(run_row, seed=1)) == f"To come: seeds 0, 2 of {MLP}."
     assert to_come(queue[1:], two(run_row)) == ""
+    named = f'fedmap study joint --scale small --columns "{MLP}; {LENET}" --seeds 0,1 --clip 100'
+    assert to_come([named], two(run_row)) == f"To come: seeds 1 of {MLP}; seeds 0, 1 of {LENET}."
+    assert to_come(["fedmap study proxy-drift --seeds 0,1"], [{"seed": 0}]) == "To come: seeds 1."
 
 
 def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:
@@ -136,7 +139,11 @@ def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:
     assert facts(study, rows) == f"Seed 2 alone; no limit on gradients; not run: {LENET}."
     more = two(run_row, clip=100.0, column=LENET)
     found = facts(study, rows + more)
-    assert found == "Seeds 0, 2; no limit on gradients and gradients up to 100."
+    seeds = f"Seeds: 2 of {MLP}; 0 of {LENET}"
+    assert found == f"{seeds}; no limit on gradients and gradients up to 100."
+    uneven = [*three(run_row), run_row("fedrs", (80.0, 90.0), seed=1)]
+    assert facts(study, uneven).startswith("Seeds 0, 1, 2 (fedrs 1); no limit")
+    assert "gradients up to 100" in facts(STUDIES["robust"], [{"seed": 0, "column": "labels"}])
     missing = facts(STUDIES["table-1-2"], rows).partition("methods not run: ")[2]
     assert missing.startswith("fedprox, fedmmd")
     assert facts(STUDIES["proxy-drift"], [{"seed": 0}]) == "Seed 0 alone."

@@ -45,7 +45,8 @@ def test_numbers_are_means_over_columns_and_seeds(run_row: RunRow) -> None:
     assert table.lines == [
         ["FedAvg", "58.0", "-", "57.0", "70.9", "+0.0", "78.0", "-", "78.0", "72.5", "+0.0"]
     ]
-    assert table.caption == f"Complete classes, accuracy in %, average over {LENET}, {TFCNN}"
+    start = f"Complete classes, accuracy in %, average over {LENET}, {TFCNN}; the paper's is over"
+    assert table.caption.startswith(start)
 
 
 def test_each_line_stands_beside_fedavg_here_and_in_the_paper(run_row: RunRow) -> None:
@@ -63,7 +64,7 @@ def test_a_column_that_some_method_lacks_is_left_out(run_row: RunRow) -> None:
     rows = [run_row("fedavg", (70.0, 80.0), column=c) for c in (LENET, TFCNN)]
     rows.append(run_row("ditto", (50.0, 60.0), column=TFCNN))
     report = TABLE_3.report(rows)
-    assert report.tables["complete"].caption.endswith(f"average over {TFCNN}")
+    assert f"average over {TFCNN};" in report.tables["complete"].caption
     assert report.notes == [
         f"{LENET} is left out of the averages: 1 of 2 rows have a number there."
     ]

@@ -4,6 +4,7 @@ of the paper with our verdict, and one for each study."""
 import re
 import textwrap
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +25,16 @@ WIDTH = 100  # columns of a line of text
 INTRODUCTION = """# The paper's claims, tested again
 
 Every number comes from runs of this code on the real datasets, kept in [`results/`](../results).
-`python scripts/run_queue.py` makes the runs, `python scripts/write_reproduction.py` these pages."""
+`python scripts/run_queue.py` makes the runs, `python scripts/write_reproduction.py` these pages.
+Proxies, the HPM and what else the words mean: [concepts](concepts.md). Q is the share of clients in
+a round, E their epochs. All methods have their defaults unless a group of parameters is named."""
 
 RULES = """## How a verdict is made
 
 - Personal accuracy is compared client by client, over all clients after the last round: mean
   difference ± standard error. Global accuracy: mean of the last ten rounds, over seeds.
-- A difference counts from two standard errors on. The paper's last rounds stand beside ours.
+- A difference counts from two standard errors on; in the studies of single nets and of two clients
+  any difference of means over seeds. The paper's last rounds stand beside ours.
 - A verdict needs three seeds, or one where a run takes over an hour; a failed training is named and
   left out. **Not tested**: the runs, the data or the scale here do not allow a verdict.
 - *So far*: some of the methods that the claim is about were not run."""
@@ -163,10 +167,9 @@ def scale_part(
 
 def facts(study: Study, rows: list[Row]) -> str:
     """What the rows are of, and what was not run."""
-    seeds = ", ".join(str(seed) for seed in sorted(names_of(rows, "seed")))
-    told = [f"Seeds {seeds}" if "," in seeds else f"Seed {seeds} alone"]
+    told = [seeds_in_words(rows)]
     if "column" in rows[0]:
-        clips = sorted({r.get("clip") for r in rows}, key=lambda clip: clip or 0)
+        clips = sorted({r.get("clip", study.clip) for r in rows}, key=lambda clip: clip or 0)
         limits = ["no limit on gradients" if c is None else f"gradients up to {c:g}" for c in clips]
         told.append(" and ".join(limits))
     columns = [name for name in study.columns if all(r["column"] != name for r in rows)]
@@ -179,20 +182,49 @@ def facts(study: Study, rows: list[Row]) -> str:
     return "; ".join(told) + "."
 
 
+def seeds_in_words(rows: list[Row]) -> str:
+    """The seeds of all rows, or of each column where they differ, with the methods that have
+    fewer."""
+    found: dict[str, str] = {}
+    for column in dict.fromkeys(r.get("column", "") for r in rows):
+        mine = [r for r in rows if r.get("column", "") == column]
+        seeds = set(names_of(mine, "seed"))
+        fewer = [
+            f"{method} {numbers(had)}"
+            for method in dict.fromkeys(r.get("method") for r in mine)
+            if (had := {r["seed"] for r in mine if r.get("method") == method}) != seeds
+        ]
+        found[column] = numbers(seeds) + (f" ({', '.join(fewer)})" if fewer else "")
+    if len(set(found.values())) > 1:
+        return f"Seeds: {'; '.join(f'{seeds} of {column}' for column, seeds in found.items())}"
+    same = next(iter(found.values()))
+    return f"Seeds {same}" if "," in same else f"Seed {same} alone"
+
+
+def numbers(seeds: Iterable[int]) -> str:
+    """In order."""
+    return ", ".join(map(str, sorted(seeds)))
+
+
 def commands_of(name: str, scale: Scale, commands: list[str]) -> list[str]:
-    """The queue's commands of a study and scale."""
+    """The queue's commands of a study and scale. The joint look's are those of the tables."""
+    name = "table-1-2" if name == "joint" else name
     return [line for line in commands if line.startswith(f"fedmap study {name} --scale {scale}")]
 
 
 def to_come(commands: list[str], rows: list[Row]) -> str:
-    """The seeds of the commands that have no row yet."""
-    wanted = {
-        int(seed)
-        for line in commands
-        for seed in (re.findall(r"--seeds ([\d,]+)", line) or ["0"])[0].split(",")
-    }
-    seeds = ", ".join(str(seed) for seed in sorted(wanted - set(names_of(rows, "seed"))))
-    return f"To come: seeds {seeds}." if seeds else ""
+    """The columns and seeds of the commands that have no row yet."""
+    columns = list(dict.fromkeys(r.get("column", "") for r in rows))
+    there = {(r.get("column", ""), r["seed"]) for r in rows}
+    missing: dict[str, set[int]] = {}
+    for line in commands:
+        named = re.search(r"""--columns (["']?)(.+?)\1 --""", line)
+        for column in re.split("; ?", named[2]) if named else columns:
+            for seed in (re.findall(r"--seeds ([\d,]+)", line) or ["0"])[0].split(","):
+                if (column, int(seed)) not in there:
+                    missing.setdefault(column, set()).add(int(seed))
+    told = (f"seeds {numbers(seeds)}" + f" of {c}" * bool(c) for c, seeds in missing.items())
+    return f"To come: {'; '.join(told)}." if missing else ""
 
 
 def as_block(name: str, scale: Scale, commands: list[str]) -> str:

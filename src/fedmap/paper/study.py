@@ -74,6 +74,7 @@ class Study:
     paper: ClassVar[str]  # which table or figure of the paper
     columns: ClassVar[Sequence[str]] = ()  # what `--columns` chooses from
     methods: ClassVar[Sequence[str]] = ()  # what `--methods` chooses from
+    clip: ClassVar[float | None] = None  # the longest gradient, where `--clip` does not say
 
     def default_columns(self, scale: Scale) -> Sequence[str]:
         """The columns of a scale, where none are chosen."""

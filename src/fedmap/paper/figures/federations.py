@@ -44,7 +44,8 @@ METHODS = (
     ALONE, "fedavg", "fedrod", "fedvls", "fedgela[loss=etf]", "fedmmd", "map", "map[preset=own]",
 )  # fmt: skip
 # Gradients are shortened to 100, as in the authors' code: without, LeNet may diverge.
-PLACE = {"data": "fashion-mnist", "net": "lenet", "clip": 100.0}
+CLIP = 100.0
+PLACE = {"data": "fashion-mnist", "net": "lenet", "clip": CLIP}
 SMALL = {"data": "fashion-mini", "clients": 20, "rounds": 20}
 SMOKE = SMALL | {"samples": 300, "clients": 5, "fraction": 0.4, "rounds": 2, "epochs": 1}
 
@@ -54,6 +55,7 @@ class Federations(RunStudy):
 
     line = "Which method for which federation: missing classes, participation, size"
     paper = "An addition to the tables"
+    clip = CLIP
     columns: ClassVar[Sequence[str]] = tuple(FEDERATIONS)
     methods: ClassVar[Sequence[str]] = METHODS
 

@@ -1,6 +1,7 @@
 """The joint look: one point for each method, its global accuracy across and its personal accuracy
 up, from the runs of tables 1 and 2."""
 
+from collections.abc import Iterable
 from statistics import mean
 from typing import Any
 
@@ -18,7 +19,7 @@ Points = dict[str, tuple[float, float]]  # of each method, global and personal a
 
 
 class Joint(Tables12):
-    """The runs of tables 1 and 2, averaged over the columns."""
+    """The runs of tables 1 and 2, column by column."""
 
     line = "Both accuracies of every method in one picture"
     paper = "The figure of the joint look"
@@ -33,38 +34,31 @@ class Joint(Tables12):
 STUDIES.add("joint")(Joint())
 
 
-def measured(rows: list[Row]) -> Points:
-    """Both accuracies with default parameters, averaged over the columns, of the methods that have
-    them everywhere: mean of the last ten rounds, and of all clients."""
-    columns, points = names_of(rows, "column"), {}
-    for method in ORDER:
-        found = [
-            [of(rows, (method, "default"), column, STEADIEST[goal]) for column in columns]
-            for goal in GOALS
-        ]
-        if all(values for goal in found for values in goal):
-            across, up = (mean(mean(values) for values in goal) for goal in found)
-            points[method] = across, up
-    return points
-
-
-def printed(methods: list[str], columns: list[str]) -> Points:
-    """The paper's numbers, averaged over the same columns."""
+def measured(rows: list[Row], column: str) -> Points:
+    """Both accuracies with default parameters: mean of the last ten rounds, and of all clients."""
     points = {}
-    for method in (m for m in methods if (m, columns[0]) in PUBLISHED["global"]):
-        across, up = (mean(PUBLISHED[goal][method, c] for c in columns) for goal in GOALS)
-        points[method] = across, up
+    for method in ORDER:
+        across, up = (of(rows, (method, "default"), column, STEADIEST[goal]) for goal in GOALS)
+        if across and up:
+            points[method] = mean(across), mean(up)
     return points
+
+
+def printed(methods: Iterable[str], column: str) -> Points:
+    """The paper's numbers."""
+    known = [m for m in methods if (m, column) in PUBLISHED["global"]]
+    return {m: (PUBLISHED["global"][m, column], PUBLISHED["personal"][m, column]) for m in known}
 
 
 def figure(rows: list[Row]) -> Figure:
-    """Ours on the left, the paper's on the right."""
-    columns, ours = names_of(rows, "column"), measured(rows)
-    drawn = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = drawn.subplots(1, 2)
-    scatter(left, ours, "Here, last ten rounds and all clients")
-    paper = printed(list(ours), columns)
-    scatter(right, paper, "The paper, last round")
+    """A line for each column: ours on the left, the paper's on the right."""
+    columns = names_of(rows, "column")
+    drawn = Figure(figsize=(10, 4.4 * len(columns)), layout="constrained")
+    grid = drawn.subplots(len(columns), 2, squeeze=False)
+    for column, (left, right) in zip(columns, grid, strict=True):
+        ours = measured(rows, column)
+        scatter(left, ours, f"{column} here, last ten rounds and all clients")
+        scatter(right, printed(ours, column), f"{column} in the paper, last round")
     return drawn
 
 

@@ -26,7 +26,8 @@ ATTACKS = {
 }
 SHARES = (0.0, 0.1, 0.3)
 # Gradients are shortened to 100, as in the authors' code: without, LeNet may diverge unattacked.
-PLACE = {"data": "fashion-mnist", "net": "lenet", "clip": 100.0}
+CLIP = 100.0
+PLACE = {"data": "fashion-mnist", "net": "lenet", "clip": CLIP}
 # All clients in every round, so that no round has more attackers than the share says.
 SMALL = {
     "data": "fashion-mini", "samples": 2000, "clients": 10, "fraction": 1.0, "rounds": 20,
@@ -48,6 +49,7 @@ class Robust(Study):
 
     line = "What attackers do, by the average that the server takes"
     paper = "An addition to the figures"
+    clip = CLIP
     columns: ClassVar[Sequence[str]] = tuple(ATTACKS)
     methods: ClassVar[Sequence[str]] = ("fedavg", "map")
 

@@ -76,10 +76,10 @@ def linked_name(name: str) -> str:
 
 def write_lines(index: Path, lines: list[str]) -> None:
     """Put lines into the table of all methods, in the place of those of the same names or below."""
-    names = {line.split("|")[1] for line in lines}
-    kept = [x for x in index.read_text().splitlines() if [*x.split("|"), ""][1] not in names]
-    last = max(number for number, line in enumerate(kept) if line.startswith("| ["))
-    index.write_text("\n".join([*kept[: last + 1], *lines, *kept[last + 1 :]]) + "\n")
+    new = {line.split("|")[1]: line for line in lines}
+    there = [new.pop([*x.split("|"), ""][1], x) for x in index.read_text().splitlines()]
+    last = max(number for number, line in enumerate(there) if line.startswith("| ["))
+    index.write_text("\n".join([*there[: last + 1], *new.values(), *there[last + 1 :]]) + "\n")
 
 
 def write_below_mark(page: Path, text: str) -> None:

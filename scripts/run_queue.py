@@ -1,11 +1,12 @@
 """Runs the commands of results/queue.toml one after the other, and gathers their rows in results/.
 
-    python scripts/run_queue.py [--runs runs] [--report]
+    python scripts/run_queue.py [--runs runs] [--only TEXT] [--report]
 
 One worker at the lowest priority. Stopped at any moment and started again, it goes on where it was:
 a study skips its finished runs and goes on with one that was begun. Rows of the same work take the
 place of the old ones in results/STUDY-SCALE.csv, other rows stay; a leaderboard's methods likewise,
-where it is kept. With --report nothing is run: what is done so far is gathered.
+where it is kept. With --only, those commands alone that have the text in them. With --report
+nothing is run: what is done so far is gathered.
 """
 
 import argparse
@@ -33,10 +34,14 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--only", default="", metavar="TEXT", help="commands that have it in them")
     parser.add_argument("--report", action="store_true", help="run nothing; gather what is done")
     given = parser.parse_args()
     os.nice(19)
-    commands = tomllib.loads((given.results / "queue.toml").read_text())["commands"]
+    every = tomllib.loads((given.results / "queue.toml").read_text())["commands"]
+    commands = [command for command in every if given.only in command]
+    if not commands:
+        sys.exit(f"no command of {given.results / 'queue.toml'} has {given.only!r} in it")
     failed = 0
     for number, command in enumerate(commands, 1):
         began = time.monotonic()

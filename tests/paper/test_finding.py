@@ -1,4 +1,5 @@
 import pytest
+from scipy import stats
 
 from fedmap.paper.finding import (
     Estimate,
@@ -73,7 +74,7 @@ def test_an_estimate_is_a_mean_with_its_standard_error() -> None:
     found = Estimate.of([1.0, 2.0, 6.0])
     assert found.mean == 3
     assert found.error == pytest.approx((7 / 3) ** 0.5)
-    assert Estimate.of([2.0]) == Estimate(2.0, None)
+    assert Estimate.of([2.0]) == Estimate(2.0, None, 1)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,17 @@ def test_an_estimate_is_shown_with_its_error(estimate: Estimate, shown: str, pla
         (1.0, None, False),
     ],
 )
-def test_above_is_two_standard_errors_or_a_point_of_a_single_run(
+def test_above_is_two_errors_of_many_values_or_a_point_of_a_single_run(
     mean: float, error: float | None, above: bool
 ) -> None:
     assert Estimate(mean, error).above is above
+
+
+@pytest.mark.parametrize("number", range(2, 60))
+def test_fewer_values_need_more_standard_errors(number: int) -> None:
+    exact = stats.t.ppf(0.975, number - 1)
+    assert not Estimate(0.89 * exact, 1.0, number).above
+    assert Estimate(1.01 * exact, 1.0, number).above
 
 
 def test_findings_of_too_few_seeds_have_no_verdict() -> None:

@@ -81,9 +81,9 @@ def test_the_largest_scale_that_can_decides(run_row: RunRow) -> None:
 
 def test_a_line_has_the_verdict_and_one_number_with_its_error(run_row: RunRow) -> None:
     text = overview({("table-1-2", "paper"): three(run_row), ("joint", "paper"): three(run_row)})
-    number = "+1.0 ± 0.0 global and +1.0 ± 0.0 personal"
+    number = "+1.0 ± 0.0 global and +1.0 ± 0.0 personal, 1 of 8 columns"
     link = "[table-1-2](reproduction/table-1-2.md)"
-    assert f"| {ABOVE} | **holds** | {number} | {link} |" in text
+    assert f"| {ABOVE} | **holds, so far** | {number} | {link} |" in text
     assert "| No other method is above MAP in both | **holds, so far** |" in text
     others = "[Both accuracies of every method in one picture](reproduction/joint.md)"
     assert f"Without a claim of its own: {others}." in text
@@ -165,7 +165,7 @@ def test_the_pages_have_claims_commands_findings_tables_and_pictures(
     write_pages(tmp_path, tmp_path / "reasons.md", docs)
     text = (docs / "reproduction/table-1-2.md").read_text()
     assert text.startswith(f"# {STUDIES['table-1-2'].line}\n\nTables 1 and 2 of the paper. ")
-    assert f"## {ABOVE}: holds\n\n- {MLP.capitalize()} +1.0 ± 0.0 global" in text
+    assert f"## {ABOVE}: holds, so far\n\n- {MLP.capitalize()} +1.0 ± 0.0 global" in text
     assert "personal.\n\nBy little.\n\n## " in text
     assert "## Runs at the scale `paper`\n\nAt the paper's scale. Seeds 0, 1, 2; no limit" in text
     assert "```\nfedmap study table-1-2 --scale paper\n```" in text

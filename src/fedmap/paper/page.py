@@ -33,11 +33,12 @@ RULES = """## How a verdict is made
 
 - Personal accuracy is compared client by client, over all clients after the last round: mean
   difference ± standard error. Global accuracy: mean of the last ten rounds, over seeds.
-- A difference counts from two standard errors on; in the studies of single nets and of two clients
-  any difference of means over seeds. The paper's last rounds stand beside ours.
+- A difference counts where chance gives it less than one time in twenty (Student's t): from two
+  standard errors on over hundreds of clients, from 4.3 on over three seeds. In the studies of
+  single nets and of two clients any difference of means counts.
 - A verdict needs three seeds, or one where a run takes over an hour; a failed training is named and
   left out. **Not tested**: the runs, the data or the scale here do not allow a verdict.
-- *So far*: some of the methods that the claim is about were not run."""
+- *So far*: some of the methods or columns that the claim is about were not run."""
 
 
 class Pages(NamedTuple):

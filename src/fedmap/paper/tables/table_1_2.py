@@ -1,7 +1,7 @@
 """Tables 1 and 2: aggregation and personalization of every method, with the paper's three groups of
 parameters and with the defaults."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from statistics import mean, stdev
 from typing import ClassVar
@@ -235,6 +235,16 @@ def too_few(claim: str, *methods: str) -> Finding:
     return not_tested(claim, f"no column has {' and '.join(methods)} with enough seeds")
 
 
+def some_missing(columns: Collection[str]) -> bool:
+    """Are there columns of the paper that were not run?"""
+    return len(columns) < len(COLUMNS)
+
+
+def in_columns(columns: Collection[str]) -> str:
+    """How many of the paper's columns a finding rests on."""
+    return f"{len(columns)} of {len(COLUMNS)} columns"
+
+
 def above_fedavg(claim: str, rows: list[Row]) -> Finding:
     """With its default setting, in both accuracies in every column; in part: in one of them."""
     columns = judged(rows, GOALS, "map")
@@ -244,7 +254,8 @@ def above_fedavg(claim: str, rows: list[Row]) -> Finding:
     parts = [f"{column} {gains_of(mine, MAP)}" for column, mine in columns.items()]
     every = [r for mine in columns.values() for r in mine]
     verdict = Verdict.of(all(won), any(won))
-    return Finding(claim, verdict, "; ".join(parts), gains_of(every, MAP) or "")
+    short = f"{gains_of(every, MAP)}, {in_columns(columns)}"
+    return Finding(claim, verdict, "; ".join(parts), short, some_missing(columns))
 
 
 def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ...]) -> Finding:
@@ -254,7 +265,7 @@ def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ..
     if not columns:
         return too_few(claim, *(METHODS[m].__name__ for m in wanted), "FedAvg")
     everyone = set(METHODS_OF[goal]) - set(COMBINED)
-    parts, first, won, so_far = [], [], [], False
+    parts, first, won, so_far = [], [], [], some_missing(columns)
     for column, mine in columns.items():
         singles = [m for m in names_of(mine, "method") if m in everyone]
         rivals = [m for m in singles if any(above(mine, m, w, goal) for w in wanted)]
@@ -271,7 +282,7 @@ def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ..
     in_part = any(all(column) for column in zip(*won, strict=True))
     every = [r for mine in columns.values() for r in mine]
     short = str(difference(every, (wanted[0], "default"), FEDAVG, goal))
-    short = f"{METHODS[wanted[0]].__name__} {short} from FedAvg"
+    short = f"{METHODS[wanted[0]].__name__} {short} from FedAvg, {in_columns(columns)}"
     return Finding(claim, Verdict.of(all(first), in_part), "; ".join(parts), short, so_far)
 
 
@@ -281,16 +292,20 @@ def nobody_above_in_both(claim: str, rows: list[Row]) -> Finding:
     columns = judged(rows, GOALS, "map")
     if not columns:
         return too_few(claim, "MAP", "FedAvg")
-    parts, nobody, won, so_far = [], [], [], False
+    parts, nobody, won, so_far = [], [], [], some_missing(columns)
+    anybody: set[str] = set()
+    most = 0
     for column, mine in columns.items():
         names = [m for m in names_of(mine, "method") if m in METHODS_OF["global"]]
         others = [m for m in names if m not in ("map", "scamap")]
         better = [m for m in others if all(above(mine, m, "map", goal) for goal in GOALS)]
         nobody.append(not better)
+        anybody |= set(better)
+        most = max(most, len(names))
         won.append(all(above(mine, "map", "fedavg", goal) for goal in GOALS))
         so_far |= len(names) < len(METHODS_OF["global"])
         told = ", ".join(METHODS[m].__name__ for m in better) or "none"
         parts.append(f"{column}, of {len(names)} methods: {told}")
     numbers = f"above MAP in both: {'; '.join(parts)}"
-    short = f"{nobody.count(False)} of {len(nobody)} columns have one"
+    short = f"{len(anybody) or 'none'} of {most} methods, {in_columns(columns)}"
     return Finding(claim, Verdict.of(all(nobody), all(won)), numbers, short, so_far)

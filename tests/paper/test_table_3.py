@@ -124,7 +124,10 @@ def test_map_with_one_reading_is_first_in_both(
     assert finding.verdict is verdict
     gains = [f"{signed(released[i] - (71.0, 81.0)[i])} ± 0.0" for i in (0, 1)]
     told = f"{gains[0]} global and {gains[1]} personal"
-    assert finding.short == told
+    assert finding.short == f"{told}, 1 of 3 columns"
+    assert finding.so_far
+    every = [r | {"column": column} for column in TABLE_3.columns for r in rows]
+    assert FIRST.judge(every).shown_verdict() == verdict
     assert (
         f"{RELEASED}: {told} from FedAvg; the best others are FedRS ({PRINTED}) (75.0 global)"
         in (finding.numbers)

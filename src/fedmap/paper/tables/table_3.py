@@ -194,4 +194,7 @@ def first_in_both(claim: str, rows: list[Row]) -> Finding:
     )
     shown = ("map", "released, alpha 0.9")
     short = told.get(shown) or next(iter(told.values()))
-    return Finding(claim, Verdict.of(first, better), numbers, short)
+    columns = names_of(rows, "column")
+    short += f", {len(columns)} of {len(Table3.columns)} columns"
+    missing = len(columns) < len(Table3.columns)
+    return Finding(claim, Verdict.of(first, better), numbers, short, missing)

@@ -190,7 +190,7 @@ RULES = [
         "each client's change from FedAvg to MAP, Fashion-MNIST, 100 clients, three seeds",
         "docs/reproduction/fairness.md",
         "Few clients lose from FedAvg to MAP",
-        "of 300 clients 87 are worse off with MAP and 143 better; with 120 test images one is almost "
+        "of 300 clients 87 are worse off with MAP and 143 better; one of 120 test images is almost "
         "a point",
     ),
     Rule(

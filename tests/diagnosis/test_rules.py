@@ -63,6 +63,18 @@ def test_every_number_of_a_rule_stands_on_the_page_that_backs_it(rule: Rule) -> 
         )
 
 
+def test_the_numbers_of_the_guide_to_choosing_stand_on_the_pages_it_links() -> None:
+    guide = ROOT / "docs/guide/choosing.md"
+    rows = [line for line in guide.read_text().splitlines() if line.startswith("| ")]
+    for row in rows[2:]:
+        pages = [guide.parent / link for link in re.findall(r"\]\((\.\./[^)]+)\)", row)]
+        text = "".join(page.read_text() for page in pages)
+        for number in re.findall(r"\d+\.\d", row):
+            # "within 0.3 points" and "gains 17.7" are differences of two numbers of the page
+            made = f"within {number} points" in row or f"gains {number}" in row
+            assert made or number in text, f"{number} of {row}"
+
+
 def test_the_guide_shows_all_rules() -> None:
     page = (ROOT / "docs/guide/inspect.md").read_text()
     assert table().markdown() in page, f"it should have\n{table().markdown()}"
@@ -84,6 +96,8 @@ def test_no_rule_applies_where_nothing_is_missing_or_skewed() -> None:
         ({"download": 0.79}, "accuracy drops"),
         (MISSING | {"moved": 0.5}, "missing proxies move"),
         (MISSING | {"fewest_classes": 3}, "3 classes or fewer"),
+        (MISSING | {"missing_mean": 7.5}, "2.5 classes or fewer"),
+        (MISSING | {"samples_median": 149}, "fewer than 150 samples"),
         ({"within": 2.0}, "no class is missing"),
         ({"tests_median": 99}, "test samples"),
         ({"loss_most": 2.31}, "training loss"),  # ln 10 is 2.303
@@ -106,6 +120,11 @@ def test_a_rule_applies_where_it_says(change: dict[str, Any], words: str) -> Non
 )
 def test_a_rule_does_not_apply_before(change: dict[str, Any]) -> None:
     assert not advised(replace(EVEN, **change))
+
+
+@pytest.mark.parametrize("change", [{"missing_mean": 7.4}, {"samples_median": 150}])
+def test_a_rule_for_few_classes_or_samples_does_not_apply_before(change: dict[str, Any]) -> None:
+    assert when(replace(EVEN, **MISSING | change)) == when(replace(EVEN, **MISSING))
 
 
 def test_rules_for_complete_classes_are_not_for_missing_ones() -> None:

@@ -177,7 +177,7 @@ def facts(study: Study, rows: list[Row]) -> str:
     if columns:
         told.append(f"not run: {', '.join(columns)}")
     there = {variant(str(r.get("method")))[0] for r in rows}
-    methods = [name for name in study.methods if name not in there]
+    methods = [name for name in study.methods if variant(name)[0] not in there]
     if methods:
         told.append(f"methods not run: {', '.join(methods)}")
     return "; ".join(told) + "."

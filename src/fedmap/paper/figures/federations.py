@@ -32,7 +32,7 @@ def classes_each(number: int) -> dict[str, Any]:
 
 
 FEDERATIONS: dict[str, dict[str, Any]] = {
-    "as usual": {},  # 3 classes missing on average, a fifth of the clients in a round
+    "as usual": {},  # 4 classes missing on average, a fifth of the clients in a round
     "2 classes each": classes_each(2),
     "5 classes each": classes_each(5),
     "no class missing": {"partition": "dirichlet"},

@@ -170,7 +170,11 @@ def test_without_fedavg_or_the_preferred_setting_the_claim_is_not_tested(run_row
 
 def test_fedavg_and_the_preferred_setting_alone_decide_the_claim(run_row: RunRow) -> None:
     rows = [setting(run_row, "default", (60.0, 70.0)), setting(run_row, PREFERRED, (61.5, 71.5))]
-    assert CLAIM.judge(rows).verdict is Verdict.HOLDS
+    finding = CLAIM.judge(rows)
+    assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, True)
+    assert finding.short.endswith("above FedAvg in both, 1 of 6 columns")
+    every = [r | {"column": column} for column in PARAMETERS.columns for r in rows]
+    assert not CLAIM.judge(every).so_far
 
 
 def test_a_setting_with_fedavgs_accuracy_is_not_above_it(run_row: RunRow) -> None:

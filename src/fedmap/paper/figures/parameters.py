@@ -198,5 +198,7 @@ def preferred(claim: str, rows: list[Row]) -> Finding:
         f"{len(above)} are above FedAvg in both"
     )
     verdict = Verdict.of(max(places) <= 3 and both == len(above), all(above[PREFERRED]))
-    finding = Finding(claim, verdict, numbers, f"{both} of {len(above)} above FedAvg in both")
+    columns, every = len(names_of(rows, "column")), len(Parameters.columns)
+    short = f"{both} of {len(above)} above FedAvg in both, {columns} of {every} columns"
+    finding = Finding(claim, verdict, numbers, short, so_far=columns < every)
     return by_seeds([finding], len(names_of(rows, "seed")))[0]

@@ -35,7 +35,13 @@ STUDIES.add("joint")(Joint())
 
 
 def measured(rows: list[Row], column: str) -> Points:
-    """Both accuracies with default parameters: mean of the last ten rounds, and of all clients."""
+    """Both accuracies with default parameters: mean of the last ten rounds, and of all clients,
+    over the seeds that all methods have."""
+    here = [
+        r for r in rows if (r["group"], r["column"], r["outcome"]) == ("default", column, "done")
+    ]
+    had = [{r["seed"] for r in here if r["method"] == m} for m in names_of(here, "method")]
+    rows = [r for r in here if r["seed"] in set.intersection(*had)]
     points = {}
     for method in ORDER:
         across, up = (of(rows, (method, "default"), column, STEADIEST[goal]) for goal in GOALS)

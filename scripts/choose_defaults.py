@@ -34,6 +34,13 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "fedgela": [{"adapt": True}, {"adapt": False}, {"loss": "etf"}],
     "fedlc": [{"tau": 1.0}, {"tau": 0.1}],
     "fedlesam": [{"rho": 0.1}, {"rho": 0.1, "direction": "local"}],
+    "fedloge": [
+        {"scale": 0.1},
+        {"scale": 1.0},
+        {"scale": 1.0, "sparsity": 0.0},
+        {"scale": 1.0, "head": "fixed"},
+        {"scale": 1.0, "head": "plain"},
+    ],
     "fednh": [{"scale": 10.0}, {"scale": 30.0}],
     "fedntd": [{"temperature": 1.0}, {"temperature": 3.0}],
     "fedphp": [{"transfer": "kd", "weight": 0.01}],

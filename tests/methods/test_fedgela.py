@@ -13,7 +13,8 @@ from fedmap.client import Client
 from fedmap.errors import FedmapError
 from fedmap.losses import cross_entropy
 from fedmap.methods import Local, Method
-from fedmap.methods.fedgela import FedGELA, simplex
+from fedmap.methods.fedgela import FedGELA
+from fedmap.methods.parts.body import simplex
 from fedmap.values import Values
 
 BOTH: list[dict[str, Any]] = [{"loss": "gela"}, {"loss": "etf"}]
@@ -79,7 +80,7 @@ def test_the_simplex_has_rows_of_length_one_that_are_equally_far_apart(
 
 
 def test_more_classes_than_dimensions_are_refused() -> None:
-    with pytest.raises(FedmapError, match=r"9 classes need features of at least 9 .* net's have 8"):
+    with pytest.raises(FedmapError, match=r"9 classes needs .* at least 9 dim.* net's have 8"):
         simplex(drawn(9, 8))
 
 

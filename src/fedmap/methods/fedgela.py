@@ -10,11 +10,10 @@ from pydantic import Field
 from torch import Tensor
 
 from fedmap.client import Client
-from fedmap.errors import FedmapError
 from fedmap.losses import Loss, balanced_shift
 from fedmap.methods.base import Local, Method, MethodParams, Predictor, Server, Upload, register
 from fedmap.methods.fedrs import Factored
-from fedmap.methods.parts.body import mean_body, orthonormal_rows, trained_body, with_classifier
+from fedmap.methods.parts.body import mean_body, simplex, trained_body, with_classifier
 from fedmap.methods.parts.own_classes import OwnAnswers, own_classes
 from fedmap.values import Values
 from fedmap.vector import Model, WorkingModels
@@ -80,15 +79,3 @@ class FedGELA(Method[FedGELAParams]):
 
     def aggregate(self, server: Server, state: Values, uploads: Sequence[Upload]) -> Values:
         return {"model": mean_body(server, state, uploads).vector.clone()}
-
-
-def simplex(drawn: Tensor) -> Tensor:
-    """As many rows of length 1 as were drawn, with the cosine -1 / (C - 1) between any two."""
-    classes, dimensions = drawn.shape
-    if dimensions < classes:
-        raise FedmapError(
-            f"method fedgela: {classes} classes need features of at least {classes} dimensions to "
-            f"be equally far apart, but the net's have {dimensions}; choose another net"
-        )
-    rows = orthonormal_rows(drawn)
-    return F.normalize(rows - rows.mean(0)) if classes > 1 else rows

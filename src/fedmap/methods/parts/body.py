@@ -1,5 +1,5 @@
 """A classifier that local training leaves as it is, under which clients train the body alone.
-Shared by FedNH and FedGELA."""
+Shared by FedNH, FedGELA and FedLoGe."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH, Client
+from fedmap.errors import FedmapError
 from fedmap.losses import Loss
 from fedmap.methods.base import Server, Upload
 from fedmap.values import Values
@@ -22,6 +23,18 @@ def orthonormal_rows(drawn: Tensor) -> Tensor:
     wide = drawn.detach().cpu().double()
     rows = torch.linalg.qr(wide).Q if len(wide) > wide.shape[1] else torch.linalg.qr(wide.T).Q.T
     return F.normalize(rows).to(drawn)
+
+
+def simplex(drawn: Tensor) -> Tensor:
+    """As many rows of length 1 as were drawn, with the cosine -1 / (C - 1) between any two."""
+    classes, dimensions = drawn.shape
+    if dimensions < classes:
+        raise FedmapError(
+            f"a simplex of {classes} classes needs features of at least {classes} dimensions, but "
+            f"the net's have {dimensions}; choose another net or another method"
+        )
+    rows = orthonormal_rows(drawn)
+    return F.normalize(rows - rows.mean(0)) if classes > 1 else rows
 
 
 def with_classifier(model: Model, rows: Tensor) -> Tensor:

@@ -42,9 +42,10 @@ def collect(board: str, runs: Path) -> None:
     other methods."""
     comparison = finished(board, runs)
     if {boards.REFERENCE, ALONE} <= comparison.runs.keys():
-        others = [one for one in boards.kept(board) if one.method not in comparison.runs]
+        kept = boards.kept(board)
+        others = [one for one in kept if one.method not in comparison.runs]
         KEPT.mkdir(exist_ok=True)
-        entries = [*boards.measured(comparison), *others]
+        entries = [*boards.measured(comparison, kept), *others]
         (KEPT / f"{board}.csv").write_text(boards.written(entries))
 
 

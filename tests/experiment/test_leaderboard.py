@@ -9,9 +9,11 @@ import pytest
 
 from fedmap.errors import FedmapError
 from fedmap.experiment import leaderboard as boards
-from fedmap.experiment.compare import compare
+from fedmap.experiment.compare import Comparison, compare
 from fedmap.experiment.leaderboard import BOARDS, Board, Entry, leaderboard, ranking
+from fedmap.experiment.runs import RunWork
 from fedmap.methods import METHODS
+from fedmap.simulate.settings import Settings
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import write_leaderboard
@@ -129,6 +131,33 @@ def test_only_what_is_finished_is_collected(
     found = boards.read((tmp_path / "kept/fashion-mini.csv").read_text())
     new = {(method, seed) for method in ("fedavg", "fedrs", "local") for seed in (0, 1)}
     assert {(one.method, one.seed) for one in found} == new | {("map", 0)}  # which was kept before
+
+
+@pytest.mark.usefixtures("_small")
+def test_runs_that_are_known_are_not_timed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[str] = []
+
+    def seconds(work: RunWork) -> float:
+        timed.append(work.settings.method)
+        return {"fedavg": 2.0, "fedrs": 3.0}.get(timed[-1], 1.0)
+
+    monkeypatch.setattr(boards, "seconds_a_round", seconds)
+    runs = {
+        label: [RunWork(Settings.of(SMALL | {"method": label, "seed": 0}))]
+        for label in ("fedavg", "local", "fedrs")
+    }
+    for work in (one for (one,) in runs.values()):
+        work.go(tmp_path, lambda step, words: None)
+    both = Comparison({label: runs[label] for label in ("fedavg", "local")}, tmp_path)
+    known = [one._replace(seconds=7.0) for one in boards.measured(both)]
+    timed.clear()
+    found = boards.measured(Comparison(runs, tmp_path), known)
+    assert sorted(timed) == ["fedavg", "fedrs"]
+    assert {one.method: one.seconds for one in found} == {"fedavg": 7, "local": 7, "fedrs": 1.5}
+    other = [one._replace(losers=3) for one in known]  # of other runs
+    assert [one.seconds for one in boards.measured(both, other)] == [1.0, 0.5]
 
 
 @pytest.mark.usefixtures("_small")

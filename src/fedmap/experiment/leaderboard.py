@@ -140,20 +140,25 @@ def written(entries: Sequence[Entry]) -> str:
     return Table("", list(Entry._fields), lines).csv()
 
 
-def measured(comparison: Comparison) -> list[Entry]:
+def measured(comparison: Comparison, known: Sequence[Entry] = ()) -> list[Entry]:
     """The entries of a comparison that has FedAvg and `local` among its methods; runs that diverged
-    have none. A round's time is measured now."""
+    have none. A round's time is measured now, but not where the same runs are known already."""
     found = {
         label: {run.settings.seed: run for run in runs}
         for label, runs in comparison.results.items()
     }
-    seconds = {label: seconds_a_round(runs[0]) for label, runs in comparison.runs.items()}
-    return [
-        entry(label, run, found[REFERENCE][seed], found[ALONE][seed])._replace(
-            seconds=round(seconds[label] / seconds[REFERENCE], 2)
-        )
+    entries = [
+        entry(label, run, found[REFERENCE][seed], found[ALONE][seed])
         for label, runs in found.items()
         for seed, run in runs.items()
+    ]
+    timed = {one._replace(seconds=1.0): one.seconds for one in known}
+    new = {one.method for one in entries if one not in timed}
+    seconds = {label: seconds_a_round(comparison.runs[label][0]) for label in {REFERENCE, *new}}
+    share = {label: round(seconds[label] / seconds[REFERENCE], 2) for label in new}
+    return [
+        one._replace(seconds=share[one.method] if one.method in new else timed[one])
+        for one in entries
     ]
 
 

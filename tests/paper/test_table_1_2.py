@@ -160,6 +160,16 @@ def test_a_note_has_each_setting_in_both_goals_and_the_best_group_for_each(
     assert notes(rows[1:2]) == []
 
 
+def test_a_note_has_the_personal_gain_of_each_seed(run_row: RunRow) -> None:
+    gains = {0: 90.5, 2: 89.0, 1: 91.0}
+    rows = [run_row("map", (80.0, own), seed=seed) for seed, own in gains.items()]
+    rows += [run_row("fedavg", (80.0, 90.0), seed=seed) for seed in gains]
+    told = [note for note in notes(rows) if "by seed" in note]
+    assert len(told) == 1
+    assert told[0].endswith("by seed: +0.5 (seed 0), +1.0 (seed 1), −1.0 (seed 2).")
+    assert not any("by seed" in note for note in notes(rows[::3]))
+
+
 def test_ditto_stands_beside_clients_alone_where_they_were_run(
     run_row: RunRow,
 ) -> None:

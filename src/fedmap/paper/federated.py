@@ -201,10 +201,9 @@ def trusted(rows: list[Row]) -> list[Row]:
     ]
 
 
-def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | None:
+def by_seed(rows: list[Row], ours: Who, other: Who, goal: str) -> dict[int, list[float]]:
     """How far one is above another where both have a run of the same column and seed. Global: of
-    the mean of the last ten rounds, one difference for each seed. Personal: after the last round,
-    one for each client."""
+    the mean of the last ten rounds. Personal: after the last round, one number for each client."""
     found = {(r["method"], r["group"], r["column"], r["seed"]): r for r in rows}
     gains: dict[int, list[float]] = {}
     for r in rows:
@@ -214,10 +213,15 @@ def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | 
             if first and second:
                 pairs = zip(first, second, strict=True)
                 gains.setdefault(r["seed"], []).extend(a - b for a, b in pairs)
-    by_seed = list(gains.values())
+    return gains
+
+
+def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | None:
+    """How far one is above another: global over the seeds, personal over all clients."""
+    gains = list(by_seed(rows, ours, other, goal).values())
     if goal == "global":
-        by_seed = [[mean(some)] for some in by_seed]
-    return Estimate.of([gain for some in by_seed for gain in some]) if by_seed else None
+        gains = [[mean(some)] for some in gains]
+    return Estimate.of([gain for some in gains for gain in some]) if gains else None
 
 
 def gains_of(rows: list[Row], who: Who) -> str | None:

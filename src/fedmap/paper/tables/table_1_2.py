@@ -13,6 +13,7 @@ from fedmap.paper.federated import (
     FederatedRun,
     RunStudy,
     Who,
+    by_seed,
     contenders,
     cut,
     difference,
@@ -23,7 +24,7 @@ from fedmap.paper.federated import (
     trusted,
     words,
 )
-from fedmap.paper.finding import Finding, Verdict, not_tested
+from fedmap.paper.finding import Finding, Verdict, not_tested, signed
 from fedmap.paper.groups import GROUPS
 from fedmap.paper.published import PUBLISHED
 from fedmap.paper.study import GOALS, STUDIES, Choice, Claim, Report, Row, Scale, names_of
@@ -180,6 +181,13 @@ def notes(rows: list[Row]) -> list[str]:
         if gains and None not in gains.values():
             told = ", ".join(f"{group} {gain}" for group, gain in gains.items())
             sentences.append(f"{column}, MAP from FedAvg with one setting for both goals: {told}.")
+        own = by_seed(mine, MAP, FEDAVG, "personal")
+        if len(own) > 1:
+            told = ", ".join(f"{signed(mean(own[seed]))} (seed {seed})" for seed in sorted(own))
+            sentences.append(
+                f"{column}: clients of one seed share a global model, so the error over clients is "
+                f"smaller than that over federations. MAP's personal gain by seed: {told}."
+            )
         chosen = {goal: best_group(mine, "map", column, goal) for goal in GOALS}
         if all(chosen.values()):
             parts = (

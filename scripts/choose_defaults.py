@@ -35,9 +35,8 @@ MORE: dict[str, list[dict[str, Any]]] = {
     "fedlc": [{"tau": 1.0}, {"tau": 0.1}],
     "fedlesam": [{"rho": 0.1}, {"rho": 0.1, "direction": "local"}],
     "fedloge": [
-        {"scale": 0.1},
-        {"scale": 1.0},
-        {"scale": 1.0, "sparsity": 0.0},
+        {"scale": 0.1, "head": "aligned"},
+        {"scale": 1.0, "head": "aligned"},
         {"scale": 1.0, "head": "fixed"},
         {"scale": 1.0, "head": "plain"},
     ],

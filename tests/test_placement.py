@@ -31,7 +31,7 @@ OTHER_PARAMS: list[tuple[str, dict[str, Any]]] = [
     ("feddecorr", {"preset": "fedmr"}),
     ("fedgela", {"loss": "etf"}),
     ("fedlesam", {"direction": "local"}),
-    ("fedloge", {"head": "fixed"}),
+    ("fedloge", {"head": "aligned"}),
     ("fedntd", {"preset": "fedlmd"}),
     ("fedvls", {"preset": "printed"}),
     ("knnper", {"mix": 0.5}),

@@ -24,10 +24,10 @@ class FedLoGeParams(MethodParams):
         0.6, ge=0, lt=1, description="share of the features that the fixed head is blind to"
     )
     scale: float = Field(1.0, gt=0, description="the length of the fixed head's rows")
-    head: Literal["aligned", "fixed", "plain"] = Field(
-        "aligned",
-        description="what the global model answers with: the generic head with rows of one "
-        "length, the fixed head, or the generic head as it is",
+    head: Literal["fixed", "aligned", "plain"] = Field(
+        "fixed",
+        description="what the global model answers with: the fixed head, the generic head with "
+        "rows of one length, or the generic head as it is",
     )
 
 
@@ -37,8 +37,8 @@ class FedLoGe(Method[FedLoGeParams]):
     and a private one that learn on features they cannot move.
 
     Clients minimize CE(F h) + CE(G h) + CE(P h), where h is a constant to G and P. Bodies and G are
-    averaged; P stays. The global model answers with the rows G_c / |G_c|, a client with
-    G_c (1 + |P_c|) among its own classes."""
+    averaged; P stays. The global model answers with F, or with the rows G_c / |G_c|, and a client
+    with G_c (1 + |P_c|) among its own classes."""
 
     def client_state(self, model: Model) -> Values:
         # F is made of the common first model, so that nobody has to send it.

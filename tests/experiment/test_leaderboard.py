@@ -13,6 +13,7 @@ from fedmap.experiment.compare import Comparison, compare
 from fedmap.experiment.leaderboard import BOARDS, Board, Entry, leaderboard, ranking
 from fedmap.experiment.runs import RunWork
 from fedmap.methods import METHODS
+from fedmap.simulate.run import Run
 from fedmap.simulate.settings import Settings
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
@@ -131,6 +132,15 @@ def test_only_what_is_finished_is_collected(
     found = boards.read((tmp_path / "kept/fashion-mini.csv").read_text())
     new = {(method, seed) for method in ("fedavg", "fedrs", "local") for seed in (0, 1)}
     assert {(one.method, one.seed) for one in found} == new | {("map", 0)}  # which was kept before
+
+
+def test_a_timed_run_ends_with_its_timed_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after the last round would take longer than they do."""
+    monkeypatch.setattr(Run, "_finish", lambda *given: pytest.fail("it went on to the end"))
+    clock = iter([1.0, 9.0, 11.0, 14.0])
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    work = RunWork(Settings.of(SMALL | {"method": "fedavg", "rounds": 9}))
+    assert boards.seconds_a_round(work) == 2.0
 
 
 @pytest.mark.usefixtures("_small")

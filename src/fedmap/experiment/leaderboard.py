@@ -6,6 +6,7 @@ the same federations with the same seeds and finds its place among them."""
 import csv
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from fedmap.methods import METHODS, AnyMethod
 from fedmap.report.clients import ALONE
 from fedmap.report.plots import COLORS, bare, name_points
 from fedmap.report.table import Table, percent
+from fedmap.simulate.folder import Record
 from fedmap.simulate.result import STEADY, Result
 from fedmap.simulate.run import Run
 
@@ -39,7 +41,7 @@ VARIANTS = (
     "map[preset=own,opinion=1]",
 )
 REFERENCE = "fedavg"  # whose time and bytes are 1
-TIMED = 4  # rounds that are timed
+TIMED = 4  # rounds that are timed, at most
 
 
 class Board(NamedTuple):
@@ -181,13 +183,23 @@ def entry(label: str, run: Result, reference: Result, alone: Result) -> Entry:
     )
 
 
+class _Timed(Exception):  # noqa: N818 (no error: it ends a run whose first rounds were wanted)
+    pass
+
+
 def seconds_a_round(work: RunWork) -> float:
     """Of the processor, in this process, so that other work on the machine does not count: the
     fastest of a few rounds after the first."""
     marks: list[float] = []
-    short = work.resolved.model_copy(update={"rounds": TIMED, "workers": 1, "engine": "local"})
-    run = Run(short, work.federation)
-    run.go(on_round=lambda record: marks.append(time.process_time()))
+
+    def mark(record: Record) -> None:
+        marks.append(time.process_time())
+        if len(marks) == TIMED:
+            raise _Timed
+
+    alone = work.resolved.model_copy(update={"workers": 1, "engine": "local"})
+    with suppress(_Timed):
+        Run(alone, work.federation).go(on_round=mark)
     return min(after - before for before, after in pairwise(marks))
 
 

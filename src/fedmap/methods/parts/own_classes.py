@@ -1,5 +1,5 @@
 """Answers among the client's own classes, and a second opinion of the downloaded model. Shared by
-MAP, ScaMAP, FedLC, FedVLS and FedGELA."""
+MAP, ScaMAP, FedLC, FedVLS, FedGELA and FedLoGe."""
 
 from typing import TypeVar
 

@@ -20,7 +20,7 @@ FEW_TESTS = 100  # own test samples: one of fewer is more than a point
 
 KINDS = "seven kinds of federations of Fashion-MNIST's embedded part, LeNet, 20 rounds, three seeds"
 BOARD = "all methods on Fashion-MNIST's embedded part, LeNet, 40 rounds, five seeds"
-CIFAR = "30 methods on 12,000 images of CIFAR-10, TFCNN, 30 rounds, three seeds"
+CIFAR = "all methods on 12,000 images of CIFAR-10, TFCNN, 30 rounds, three seeds"
 
 
 class Rule(NamedTuple):

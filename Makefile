@@ -10,12 +10,16 @@ NUMBER ?= 300
 SEED ?= 0
 SECONDS ?= 60
 
-.PHONY: demo test test-federation lint docs mutants fuzz clean
+.PHONY: demo test pytest test-federation lint docs mutants fuzz clean
 
 demo: .venv/installed
 	$(BIN)/fedmap demo
 
-test: .venv/installed lint
+# side by side: tests wait for files and processes now and then
+test: .venv/installed
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: .venv/installed
 	$(BIN)/pytest -n 2 -q
 
 test-federation: .venv/installed

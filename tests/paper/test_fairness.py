@@ -6,8 +6,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedmap.paper import STUDIES
+from fedmap.paper.federated import COLUMNS
 from fedmap.paper.figures.fairness import changes
-from fedmap.paper.finding import Estimate, Verdict
+from fedmap.paper.finding import Verdict
 from fedmap.paper.study import Choice, Row
 
 FAIRNESS = STUDIES["fairness"]
@@ -37,13 +38,43 @@ def test_a_seed_that_lacks_one_method_has_no_change() -> None:
     assert list(changes(rows)) == [(MLP, 0)]
 
 
+def lost(method: str, column: str = MLP, seed: int = 0) -> Row:
+    """The row of a run that diverged."""
+    where = {"column": column, "seed": seed, "method": method}
+    return where | {"client": None, "accuracy": None}
+
+
+def test_a_run_that_diverged_is_named_and_its_seed_has_no_change() -> None:
+    plain = [r for r in clients([9.0, 9.0], seed=1) if r["method"] == "fedavg"]
+    report = FAIRNESS.report([*clients([1.0, 3.0]), *plain, lost("map", seed=1)])
+    assert report.notes == [
+        f"{MLP}, seed 0: of 2 clients 0 are worse off with MAP, 2 better off, 0 unchanged; the "
+        "mean change is +2.00 ± 1.00 points, the worst +1.0.",
+        f"MAP on {MLP}, seed 1, diverged and is left out.",
+    ]
+    assert len(report.figures["histogram"].axes) == 1
+    both = [lost("fedavg", TFCNN), lost("map", TFCNN)]
+    assert FAIRNESS.report(both).notes == [
+        f"{name} on {TFCNN}, seed 0, diverged and is left out." for name in ("FedAvg", "MAP")
+    ]
+
+
+def test_a_seed_that_diverged_does_not_decide() -> None:
+    three = [r for seed in range(3) for r in clients([1.0] * 9, seed=seed)]
+    assert FEW.judge(three).verdict is Verdict.HOLDS
+    third = [r for r in three if (r["seed"], r["method"]) == (2, "map")]
+    without = [*(r for r in three if r not in third), lost("map", seed=2)]
+    assert FEW.judge(without).verdict is Verdict.NOT_TESTED
+
+
 def test_a_note_counts_who_is_worse_better_and_equal() -> None:
     report = FAIRNESS.report(clients([4.0, 2.5, -1.0, 0.0]) + clients([-2.0], TFCNN, seed=1))
     assert report.notes == [
         f"{MLP}, seed 0: of 4 clients 1 are worse off with MAP, 2 better off, 1 unchanged; the "
-        f"mean change is {Estimate.of([4.0, 2.5, -1.0, 0.0])} points, the worst −1.0.",
+        # the squares from 1.375 are 15.69: (15.69 / 3 / 4) ** 0.5 is 1.14
+        "mean change is +1.38 ± 1.14 points, the worst −1.0.",
         f"{TFCNN}, seed 1: of 1 clients 1 are worse off with MAP, 0 better off, 0 unchanged; the "
-        "mean change is −2.0 points, the worst −2.0.",
+        "mean change is −2.00 points, the worst −2.0.",
     ]
 
 
@@ -110,7 +141,7 @@ def test_without_a_change_the_figure_is_empty() -> None:
     assert FAIRNESS.report(rows).figures["histogram"].axes == []
 
 
-def test_the_numbers_are_every_clients_accuracy_of_the_runs_that_ended(
+def test_the_numbers_are_every_clients_accuracy_and_one_row_of_a_run_that_diverged(
     finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
@@ -123,6 +154,7 @@ def test_the_numbers_are_every_clients_accuracy_of_the_runs_that_ended(
     assert FAIRNESS.collect(Choice("paper"), Path()) == [
         where | {"client": 0, "accuracy": 25.0},
         where | {"client": 1, "accuracy": 12.346},
+        where | {"client": None, "accuracy": None},
     ]
 
 
@@ -153,26 +185,46 @@ def test_few_clients_lose(
     finding = FEW.judge(thrice(clients(gains)))
     assert finding.verdict is verdict
     assert finding.numbers == f"{MLP}: {3 * worse} of 300 worse, {3 * better} better"
-    error = 100 * (worse / 100 * (1 - worse / 100) / 300) ** 0.5
-    assert finding.short == f"{worse} ± {error:.0f} of 100 lose"
+    errors = [(n * (100 - n) / 300) ** 0.5 for n in (worse, better)]
+    assert finding.short == (
+        f"{worse} ± {errors[0]:.0f} of 100 lose, {better} ± {errors[1]:.0f} gain, 1 of 8 columns"
+    )
+    assert finding.so_far
 
 
-def test_two_seeds_do_not_decide_but_one_does_where_runs_are_long() -> None:
+def test_with_every_column_there_is_no_reservation(
+    thrice: Callable[[list[Row]], list[Row]],
+) -> None:
+    rows = [r for column in COLUMNS for r in thrice(clients([1.0] * 3 + [0.0], column.name))]
+    finding = FEW.judge(rows)
+    assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, False)
+    # 72 of 96 gain: (0.75 * 0.25 / 96) ** 0.5 is 4.4 %
+    assert finding.short == "0 ± 0 of 100 lose, 75 ± 4 gain, 8 of 8 columns"
+    assert FEW.judge([r for r in rows if r["column"] != MLP]).so_far
+
+
+def test_two_seeds_do_not_decide_but_one_does_where_a_whole_run_is_long() -> None:
     rows = clients([1.0] * 9) + clients([1.0] * 9, seed=1)
     assert FEW.judge(rows).verdict is Verdict.NOT_TESTED
     assert FEW.judge(rows + clients([1.0] * 9, seed=2)).verdict is Verdict.HOLDS
-    assert FEW.judge(clients([1.0] * 9, TFCNN)).verdict is Verdict.HOLDS
+    assert FEW.judge(clients([1.0] * 100, TFCNN)).verdict is Verdict.HOLDS
+    assert FEW.judge(clients([1.0] * 99, TFCNN)).verdict is Verdict.NOT_TESTED
+    assert FEW.judge(clients([1.0] * 100)).verdict is Verdict.NOT_TESTED
+    small = [r for seed in range(3) for r in clients([1.0] * 9, TFCNN, seed)]
+    assert FEW.judge(small).verdict is Verdict.HOLDS
 
 
 def test_clients_of_all_seeds_are_counted_together_and_columns_apart() -> None:
     few, many = [-1.0] * 1 + [1.0] * 9, [-1.0] * 2 + [1.0] * 8
-    rows = clients(few) + clients(many, seed=1) + clients(few, seed=2) + clients(few, TFCNN)
+    rows = clients(few) + clients(many, seed=1) + clients(few, seed=2) + clients(few * 10, TFCNN)
     finding = FEW.judge(rows)
     assert finding.verdict is Verdict.HOLDS
-    assert finding.numbers == f"{MLP}: 4 of 30 worse, 26 better; {TFCNN}: 1 of 10 worse, 9 better"
-    assert finding.short.startswith("12 ± 5 of 100")
-    assert FEW.judge([*rows, *clients(many, "cifar-10/vgg8")]).verdict is Verdict.IN_PART
-    assert FEW.judge([*rows, *clients([-1.0] * 9, "cifar-10/vgg8")]).verdict is Verdict.FAILS
+    told = [f"{MLP}: 4 of 30 worse, 26 better", f"{TFCNN}: 10 of 100 worse, 90 better"]
+    assert finding.numbers == "; ".join(told)
+    # 14 and 116 of 130: 10.8 and 89.2 %, and (0.108 * 0.892 / 130) ** 0.5 is 2.7 %
+    assert finding.short == "11 ± 3 of 100 lose, 89 ± 3 gain, 2 of 8 columns"
+    assert FEW.judge([*rows, *clients(many * 10, "cifar-10/vgg8")]).verdict is Verdict.IN_PART
+    assert FEW.judge([*rows, *clients([-1.0] * 100, "cifar-10/vgg8")]).verdict is Verdict.FAILS
 
 
 def test_without_both_methods_the_claim_is_not_tested() -> None:

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedmap.methods import parameters_of
 from fedmap.paper.federated import (
     SMOKE,
     FederatedRun,
+    by_seed,
     contenders,
     cut,
     difference,
@@ -26,6 +29,7 @@ from fedmap.paper.study import Choice, Row
 from fedmap.simulate.settings import Settings
 
 FinishedRun = Callable[..., Any]
+OURS, PLAIN = ("map", "default"), ("fedavg", "default")
 MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
 # round by round; of the last ten the first is 0.5
 ACCURACIES = [0.9, 0.5, *[0.1] * 8, 0.3]
@@ -104,26 +108,80 @@ def test_only_three_seeds_are_trusted_or_one_of_a_run_that_takes_hours() -> None
     assert trusted([long | {"rounds": 60}, long | {"column": MLP}]) == []
 
 
-def test_global_models_are_compared_by_seed_over_the_columns_that_both_have() -> None:
-    rows = [run("map", 12.0), run("map", 15.0, column=LENET), run("map", 30.0, seed=1)]
-    rows += [run("fedavg", 10.0), run("fedavg", 11.0, column=LENET), run("fedavg", 20.0, seed=1)]
-    rows += [run("map", 99.0, seed=2), run("fedavg", 0.0, seed=3)]
-    ours, plain = ("map", "default"), ("fedavg", "default")
-    assert difference(rows, ours, plain, "global") == Estimate.of([3.0, 10.0])
-    assert difference(rows, plain, ours, "global") == Estimate.of([-3.0, -10.0])
-    assert difference(rows[:3], ours, plain, "global") is None
+def gained(
+    gains: dict[int, float], column: str = MLP, clients: tuple[float, ...] = (50.0,)
+) -> list[Row]:
+    """FedAvg and MAP by seed, MAP so much above in both accuracies."""
+    return [
+        run(method, 50.0 + more, " ".join(f"{own + more:.2f}" for own in clients), seed, column)
+        for seed, gain in gains.items()
+        for method, more in (("fedavg", 0.0), ("map", gain))
+    ]
+
+
+def test_global_models_are_compared_by_the_seeds_that_both_have() -> None:
+    rows = [*gained({0: 2.0, 1: 10.0}), run("map", 99.0, seed=2), run("fedavg", 0.0, seed=3)]
+    assert difference(rows, OURS, PLAIN, "global") == Estimate(6.0, 4.0, 2)
+    assert difference(rows, PLAIN, OURS, "global") == Estimate(-6.0, 4.0, 2)
+    assert difference(rows[-2:], OURS, PLAIN, "global") is None
+    ours = [r for r in rows if r["method"] == "map"]
+    assert difference(ours, OURS, PLAIN, "global") is None
+
+
+@pytest.mark.parametrize("goal", ["global", "personal"])
+def test_a_column_of_three_seeds_counts_as_much_as_one_of_a_single_seed(goal: str) -> None:
+    rows = gained(dict.fromkeys(range(3), 1.0)) + gained({0: 10.0}, LENET)
+    found = difference(rows, OURS, PLAIN, goal)
+    assert found == Estimate(5.5, None, 3)  # not 3.25, the mean of the four runs
+    assert str(found) == "+5.50"
+
+
+def test_columns_of_many_and_of_few_clients_count_as_much() -> None:
+    rows = gained({0: 1.0}, clients=(50.0,) * 9) + gained({0: 10.0}, LENET, clients=(50.0,) * 2)
+    assert difference(rows, OURS, PLAIN, "personal") == Estimate(5.5, 0.0, 8 + 1 + 1)
+
+
+def test_columns_of_different_seeds_do_not_mix() -> None:
+    rows = gained({0: 1.0, 1: 3.0}) + gained({2: 10.0, 3: 14.0}, LENET)
+    assert by_seed(rows, OURS, PLAIN, "global", MLP) == {0: [1.0], 1: [3.0]}
+    assert by_seed(rows, OURS, PLAIN, "global", LENET) == {2: [10.0], 3: [14.0]}
+    found = difference(rows, OURS, PLAIN, "global")
+    assert found is not None
+    # 2 ± 1 and 12 ± 2, and not the four gains together, which are 7 ± 3.03
+    assert (found.mean, found.number) == (7.0, 3)
+    assert found.error == pytest.approx(5**0.5 / 2)
+
+
+def test_the_same_seed_in_two_columns_is_two_runs() -> None:
+    rows = gained({0: 1.0, 1: 3.0}) + gained({0: 10.0, 1: 14.0}, LENET)
+    found = difference(rows, OURS, PLAIN, "global")
+    assert found is not None
+    # 2 ± 1 and 12 ± 2, and not the seeds' means of 5.5 and 8.5, which are 7 ± 1.5
+    assert (found.mean, found.number) == (7.0, 3)
+    assert found.error == pytest.approx(5**0.5 / 2)
+    apart = [run("map", 60.0), run("fedavg", 50.0, column=LENET)]
+    assert difference(apart, OURS, PLAIN, "global") is None
 
 
 def test_personal_models_are_compared_client_by_client() -> None:
     rows = [run("map", 0.0, "50.00 60.00"), run("map", 0.0, "70.00 80.00", seed=1)]
     rows += [run("fedavg", 0.0, "49.00 62.00"), run("fedavg", 0.0, "70.00 75.00", seed=1)]
-    ours, plain = ("map", "default"), ("fedavg", "default")
-    found = difference(rows, ours, plain, "personal")
-    assert found == Estimate.of([1.0, -2.0, 0.0, 5.0])
-    assert gains_of(rows, ours) == f"+0.0 ± 0.0 global and {found} personal"
+    assert by_seed(rows, OURS, PLAIN, "personal", MLP) == {0: [1.0, -2.0], 1: [0.0, 5.0]}
+    assert difference(rows, OURS, PLAIN, "personal") == Estimate.of([1.0, -2.0, 0.0, 5.0])
+    # the squares from the mean of 1 are 0, 9, 1 and 16: (26 / 3 / 4) ** 0.5 is 1.47
+    assert gains_of(rows, OURS) == "+0.00 ± 0.00 global and +1.00 ± 1.47 personal"
     without = [r | {"per_client": None} for r in rows]
-    assert difference(without, ours, plain, "personal") is None
-    assert gains_of(without, ours) is None
+    assert difference(without, OURS, PLAIN, "personal") is None
+    assert gains_of(without, OURS) is None
+
+
+def test_a_seed_where_one_run_has_no_number_is_left_out() -> None:
+    rows = gained({0: 1.0, 1: 3.0, 2: 9.0})
+    for lost in (rows[4], rows[5]):  # FedAvg's and MAP's with seed 2
+        rest = [r for r in rows if r is not lost]
+        rest.append(lost | {"global_last_10": None, "per_client": None, "outcome": "diverged"})
+        for goal in ("global", "personal"):
+            assert by_seed(rest, OURS, PLAIN, goal, MLP) == {0: [1.0], 1: [3.0]}
 
 
 def test_a_single_clients_accuracy_and_a_row_without_any_are_read() -> None:

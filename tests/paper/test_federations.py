@@ -58,7 +58,7 @@ def test_every_federation_differs_from_the_usual_one_in_one_thing() -> None:
     assert changed == {
         "2 classes each": {"partition", "partition_params"},
         "5 classes each": {"partition", "partition_params"},
-        "no class missing": {"partition"},
+        "Dirichlet 0.5": {"partition"},
         "half in a round": {"fraction"},
         "5 clients": {"clients", "fraction"},  # two of five: none is a fifth of them
         "100 clients": {"clients"},
@@ -97,8 +97,8 @@ def test_the_notes_name_the_first_of_each_goal_and_its_gain(rows: list[Row]) -> 
     # global: 20 and 12 points above FedAvg; personal: 5, 10, 0 and 11
     notes = STUDY.report(rows).notes
     assert notes[0] == (
-        "as usual: first are global MAP (preset=own) with 71.0 % (+16.0 ± 4.0 to FedAvg), personal "
-        "MAP (preset=own) with 81.5 % (+6.5 ± 2.5 to FedAvg)."
+        "as usual: first are global MAP (preset=own) with 71.0 % (+16.00 ± 4.00 to FedAvg), "
+        "personal MAP (preset=own) with 81.5 % (+6.50 ± 2.53 to FedAvg)."
     )
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +7,14 @@ import pytest
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.femnist import curve, findings
-from fedmap.paper.finding import Verdict, signed
+from fedmap.paper.finding import Verdict
 from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Choice, Row
 
 FEMNIST = STUDIES["femnist"]
 FIRST, SECOND = FEMNIST.columns[:2]
 (EVERYWHERE,) = FEMNIST.claims()
+NOTHING: Row = {"round": None, "global": None, "personal": None, "per_client": None}
 
 
 def rounds(
@@ -43,7 +44,7 @@ def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
     assert FEMNIST.cuts("paper") == []
 
 
-def test_the_numbers_are_both_accuracies_of_each_round_of_the_runs_that_ended(
+def test_the_numbers_are_both_accuracies_of_each_round_and_none_of_a_run_that_diverged(
     finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [
@@ -61,7 +62,25 @@ def test_the_numbers_are_both_accuracies_of_each_round_of_the_runs_that_ended(
         where | first,
         where | last,
         where | {"method": "map[alpha=0.5]"} | only,
+        where | {"method": "map[group 2]"} | NOTHING,
     ]
+
+
+def test_a_run_that_diverged_is_named_and_left_out() -> None:
+    ended = rounds("fedavg", [50.0, 52.0]) + rounds("map", [51.0, 53.0])
+    lost = [
+        {"column": FIRST, "method": "map[alpha=0.5]", "seed": 1} | NOTHING,
+        {"column": SECOND, "method": "scaffold", "seed": 2} | NOTHING,
+    ]
+    report, plain = FEMNIST.report([lost[0], *ended, lost[1]]), FEMNIST.report(ended)
+    assert report.notes == [
+        f"MAP (alpha=0.5) with {FIRST}, seed 1, diverged and is left out.",
+        f"Scaffold with {SECOND}, seed 2, diverged and is left out.",
+    ]
+    assert plain.notes == []
+    assert report.tables == plain.tables
+    drawn = [len(axes.lines) for axes in report.figures["curves"].axes]
+    assert drawn == [2, 2]
 
 
 def test_a_curve_is_the_mean_over_seeds_by_round() -> None:
@@ -142,12 +161,12 @@ def runs(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "whole", "each"),
+    ("first", "second", "whole", "each", "gains"),
     [
-        ((51.0, 71.0), (51.0, 71.0), Verdict.HOLDS, (2, 2)),
-        ((51.0, 71.0), (51.0, 69.0), Verdict.IN_PART, (2, 1)),
-        ((51.0, 69.0), (49.0, 69.0), Verdict.IN_PART, (1, 0)),
-        ((50.0, 70.0), (49.0, 69.0), Verdict.FAILS, (0, 0)),
+        ((51.0, 71.0), (51.0, 71.0), Verdict.HOLDS, (2, 2), ("+1.00", "+11.00")),
+        ((51.0, 71.0), (51.0, 69.0), Verdict.IN_PART, (2, 1), ("+1.00", "+11.00")),
+        ((51.0, 69.0), (49.0, 69.0), Verdict.IN_PART, (1, 0), ("+1.00", "+11.00")),
+        ((50.0, 70.0), (49.0, 69.0), Verdict.FAILS, (0, 0), ("+0.00", "+10.00")),
     ],
 )
 def test_map_is_better_in_every_setting(
@@ -155,6 +174,7 @@ def test_map_is_better_in_every_setting(
     second: tuple[float, float],
     whole: Verdict,
     each: tuple[int, int],
+    gains: tuple[str, str],
 ) -> None:
     rows = runs("fedavg", 50.0, 70.0) + runs("fedavg", 50.0, 70.0, SECOND)
     rows += runs("fedrod", 40.0, 60.0) + runs("fedrod", 40.0, 60.0, SECOND)
@@ -164,7 +184,7 @@ def test_map_is_better_in_every_setting(
     assert finding.short == (
         f"global first in {each[0]} of 2 settings, personal first in {each[1]} of 2 settings"
     )
-    gain = f"{signed(first[0] - 50)} ± 0.0 from FedAvg, {signed(first[0] - 40)} ± 0.0 from FedROD"
+    gain = f"{gains[0]} ± 0.00 from FedAvg, {gains[1]} ± 0.00 from FedROD"
     assert f"MAP is first in {each[0]} of 2 settings ({FIRST} {gain};" in finding.numbers
     assert FEMNIST.report(rows).findings == findings(rows)
 
@@ -192,6 +212,36 @@ def test_few_writers_or_seeds_or_a_missing_method_decide_nothing() -> None:
         assert EVERYWHERE.judge(rows).verdict is Verdict.NOT_TESTED
     more = enough + runs("fedavg", 50.0, 70.0, SECOND)
     assert "first in 1 of 1 settings" in EVERYWHERE.judge(more).numbers
+
+
+def test_the_claim_is_judged_so_far_while_settings_are_missing() -> None:
+    def played(columns: Sequence[str], others: Sequence[str] = FEMNIST.methods[:-1]) -> list[Row]:
+        pairs = [*((name, 50.0, 70.0) for name in others), ("map", 51.0, 71.0)]
+        return [r for column in columns for run in pairs for r in runs(*run, column)]
+
+    *most, last = FEMNIST.columns
+    for columns, so_far in ((most, True), ([*most, last], False)):
+        finding = EVERYWHERE.judge(played(columns))
+        assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, so_far)
+    two_seeds = [r for r in played([last]) if r["seed"] < 2]
+    assert EVERYWHERE.judge(played(most) + two_seeds).so_far
+    assert EVERYWHERE.judge(played([*most, last], ["fedavg", "fedrod"])).so_far  # no Scaffold
+
+
+def test_where_every_run_diverged_the_report_says_so_and_draws_nothing() -> None:
+    report = FEMNIST.report([{"column": FIRST, "method": "map", "seed": 0} | NOTHING])
+    assert report.sentences() == [f"MAP with {FIRST}, seed 0, diverged and is left out."]
+    assert not report.figures
+
+
+def test_a_run_that_diverged_is_a_seed_less() -> None:
+    rows = runs("fedavg", 50.0, 70.0) + runs("map", 51.0, 71.0)
+    lost: Row = {"column": FIRST, "method": "map", "seed": 2} | NOTHING
+    ended = [r for r in rows if (r["method"], r["seed"]) != ("map", 2)]
+    assert EVERYWHERE.judge([*ended, lost]).verdict is Verdict.NOT_TESTED
+    fourth = lost | {"seed": 3}
+    assert EVERYWHERE.judge([*rows, fourth]) == EVERYWHERE.judge(rows)
+    assert EVERYWHERE.judge(rows).verdict is Verdict.HOLDS
 
 
 def test_without_map_the_claim_is_not_tested() -> None:

@@ -70,6 +70,13 @@ def test_a_difference_is_shown_with_its_sign(value: float, shown: str) -> None:
     assert signed(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1.256, "+1.26"), (-0.04, "−0.04"), (-0.004, "+0.00")]
+)
+def test_a_difference_is_shown_with_as_many_digits_as_asked(value: float, shown: str) -> None:
+    assert signed(value, 2) == shown
+
+
 def test_an_estimate_is_a_mean_with_its_standard_error() -> None:
     found = Estimate.of([1.0, 2.0, 6.0])
     assert found.mean == 3
@@ -80,12 +87,41 @@ def test_an_estimate_is_a_mean_with_its_standard_error() -> None:
 @pytest.mark.parametrize(
     ("estimate", "shown", "plain"),
     [
-        (Estimate(1.26, 0.34), "+1.3 ± 0.3", "1.26 ± 0.34"),
-        (Estimate(-1.26, None), "−1.3", "-1.26"),
+        (Estimate(1.256, 0.344), "+1.26 ± 0.34", "1.3 ± 0.3"),
+        (Estimate(-1.256, None), "−1.26", "-1.3"),
+        (Estimate(-0.004, 0.0), "+0.00 ± 0.00", "-0.0 ± 0.0"),
     ],
 )
 def test_an_estimate_is_shown_with_its_error(estimate: Estimate, shown: str, plain: str) -> None:
-    assert (str(estimate), estimate.plain(2)) == (shown, plain)
+    assert (str(estimate), estimate.plain(1)) == (shown, plain)
+
+
+def test_independent_estimates_count_as_much_and_their_errors_add_up_as_squares() -> None:
+    few, many = Estimate(1.0, 0.3, 3), Estimate(4.0, 0.4, 300)
+    found = Estimate.together([few, many])
+    assert (found.mean, found.number) == (2.5, 2 + 299 + 1)  # not 3.97, the mean of all values
+    assert found.error == pytest.approx(0.5 / 2)
+    assert Estimate.together([few]) == few
+
+
+def test_together_with_one_that_has_no_error_there_is_none() -> None:
+    parts = [Estimate(1.0, 0.1, 3), Estimate(10.0, None, 1)]
+    assert Estimate.together(parts) == Estimate(5.5, None, 3)
+
+
+def test_a_difference_has_the_errors_of_both() -> None:
+    found = Estimate(5.0, 0.3, 3).minus(Estimate(2.0, 0.4, 3))
+    assert (found.mean, found.number) == (3.0, 5)
+    assert found.error == pytest.approx(0.5)
+    single = Estimate(5.0, None, 1).minus(Estimate(3.5, None, 1))
+    assert single == Estimate(1.5, None, 1)
+    assert single.above  # a single run counts from a point on
+
+
+def test_two_columns_of_three_seeds_need_as_many_errors_as_five_values() -> None:
+    parts = [Estimate(mean, 1.0, 3) for mean in (1.95, 1.98)]
+    assert not Estimate.together(parts).above  # 2.78 errors of 0.707 are 1.966
+    assert Estimate.together([*parts[1:], Estimate(1.96, 1.0, 3)]).above
 
 
 @pytest.mark.parametrize(

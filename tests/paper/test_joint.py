@@ -45,7 +45,25 @@ def test_every_column_has_its_own_line_of_pictures(run_row: RunRow) -> None:
     rows = two_columns(run_row, "map", (80.0, 90.0), (84.0, 96.0))
     first, _, second, _ = JOINT.report(rows).figures["joint"].axes
     assert (dots(first), dots(second)) == ([(80, 90)], [(84, 96)])
-    assert second.get_title(loc="left").startswith(f"{LENET} here")
+    titles = [axes.get_title(loc="left") for axes in (first, second)]
+    assert titles == [f"{c} here, seed 0: last ten rounds, all clients" for c in (MLP, LENET)]
+
+
+def test_a_pictures_title_has_the_seeds_that_all_methods_share(run_row: RunRow) -> None:
+    rows = [run_row(m, (80.0, 90.0), seed=s) for m in ("fedavg", "map") for s in (0, 2)]
+    rows.append(run_row("map", (80.0, 90.0), seed=1))
+    rows.append(run_row("fedavg", (None, None), seed=1))  # diverged
+
+    def title(some: list[Row]) -> str:
+        return JOINT.report(some).figures["joint"].axes[0].get_title(loc="left")
+
+    assert title(rows) == f"{MLP} here, seed 0, 2: last ten rounds, all clients"
+    rows.append(run_row("ditto", (80.0, 90.0), seed=2))
+    assert title(rows) == f"{MLP} here, seed 2: last ten rounds, all clients"
+
+
+def test_a_column_without_default_parameters_has_no_points(run_row: RunRow) -> None:
+    assert measured([run_row("map", (80.0, 90.0), group="group 1")], MLP) == {}
 
 
 def dots(axes: Axes) -> list[tuple[float, float]]:

@@ -3,14 +3,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.missing_features import (
     OBSERVED,
     POINTS,
     View,
+    apart,
     draw,
     findings,
     point,
@@ -22,6 +26,7 @@ from fedmap.paper.study import Row
 STUDY = STUDIES["missing-features"]
 (CLAIM,) = STUDY.claims()
 RELU, PLAIN = "lenet-2d-relu", "lenet-2d"
+MORE = (0.2 - (2 * np.pi - 6.2)) / 2  # that 3.1 and -3.1 lack of 0.2 between them, for each
 pytestmark = pytest.mark.usefixtures("one_seed_is_enough")
 
 
@@ -39,6 +44,10 @@ def training(
     rows += [point("proxy", c, 2 * (c % 2 == 0), 2 * (c % 2)) for c in range(observed)]
     rows += [point("proxy", observed, *missing), point("accuracy", None, 90 + observed)]
     return [{"net": net, "observed": observed, "seed": seed} | row for row in rows]
+
+
+def with_accuracy(percent: float, rows: list[Row]) -> list[Row]:
+    return [r | {"x": percent} if r["kind"] == "accuracy" else r for r in rows]
 
 
 def again(rows: list[Row]) -> list[Row]:
@@ -130,14 +139,11 @@ def test_features_are_dots_and_proxies_are_lines_from_the_origin() -> None:
     rows = training(missing=(-1.0, 0.0))
     figure = STUDY.report(rows).figures["features"]
     axes = figure.axes[2]  # the first net, 2 of the classes
-    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1: 92.0 %"
-    low = [r | {"x": 89.0} if r["kind"] == "accuracy" else r for r in training()]
-    failed = STUDY.report(low).figures["features"].axes[2]
-    assert failed.get_title(loc="left").endswith("89.0 % (failed)")
+    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1, seed 0: 92.0 %"
     dots = [np.asarray(mark.get_offsets()).tolist() for mark in axes.collections]
     assert dots == [[[3, 0], [5, 0]], [[0, 3], [0, 5]]]
     reach = 5.0  # the longest proxy reaches as far as nearly all dots
-    lines = np.array([line.get_xydata() for line in axes.lines[:3]]) / reach
+    lines = np.array([line.get_xydata() for line in axes.lines[:6:2]]) / reach
     assert np.allclose(lines[:, 0], 0)
     assert np.allclose(lines[:, 1], [[1.0, 0.0], [0.0, 1.0], [-0.5, 0.0]])
     assert [text.get_text() for text in axes.texts] == ["0", "1", "2"]
@@ -153,29 +159,113 @@ def picture(rows: list[Row]) -> Axes:
 def test_each_class_has_a_color_of_its_own() -> None:
     axes = picture(training())
     dots = [tuple(np.asarray(mark.get_facecolor())[0][:3]) for mark in axes.collections]
-    lines: list[Any] = [line.get_color() for line in axes.lines[:2]]
-    assert dots == [color[:3] for color in lines]
+    lines: list[Any] = [line.get_color() for line in axes.lines[:4]]  # proxy, way to its number
+    assert [dots[0], dots[0], dots[1], dots[1]] == [color[:3] for color in lines]
     assert dots[0] != dots[1]
 
 
-def test_a_number_stands_a_little_beyond_the_end_of_its_line() -> None:
+def numbers_at(axes: Axes) -> NDArray[np.float64]:
+    """Where the classes' numbers stand."""
+    return np.array([text.get_position() for text in axes.texts])
+
+
+RING = 1.12 * 5  # a little beyond the dot that is farthest from the origin
+
+
+@pytest.mark.parametrize("missing", [(-1.0, 0.0), (-0.001, 0.0), (-2.0, 0.0)])
+def test_numbers_stand_on_a_ring_beyond_all_dots_in_the_direction_of_their_lines(
+    missing: tuple[float, float],
+) -> None:
+    axes = picture(training(missing=missing))
+    assert np.allclose(numbers_at(axes), [[RING, 0], [0, RING], [-RING, 0]])
+
+
+def test_a_thin_line_goes_from_the_end_of_a_proxy_to_its_number() -> None:
     axes = picture(training(missing=(-1.0, 0.0)))
-    reach = 5.0
-    ends = [np.array(line.get_xydata())[1] for line in axes.lines[:3]]
-    for end, text in zip(ends, axes.texts, strict=True):
-        at = np.array(text.get_position())
-        assert np.allclose(at / np.linalg.norm(at), end / np.linalg.norm(end))
-        assert 0.05 * reach < np.linalg.norm(at) - np.linalg.norm(end) < 0.15 * reach
+    lines = np.array([line.get_xydata() for line in axes.lines[:6]])
+    proxies, ways = lines[::2], lines[1::2]
+    assert np.allclose(ways[:, 0], proxies[:, 1])
+    assert np.allclose(ways[:, 1], numbers_at(axes))
+    widths = [line.get_linewidth() for line in axes.lines[:6]]
+    assert max(widths[1::2]) < min(widths[::2])
 
 
-def test_the_number_of_a_short_line_stays_away_from_the_origin() -> None:
-    at = np.array(picture(training(missing=(-0.001, 0.0))).texts[2].get_position())
-    assert 0.15 * 5.0 < np.linalg.norm(at) < 0.25 * 5.0
+def test_numbers_of_proxies_in_one_direction_stand_side_by_side() -> None:
+    axes = picture(training(missing=(1.0, 0.0)))  # as the proxy of class 0
+    ends = np.array([np.array(line.get_xydata())[1] for line in axes.lines[:6:2]])
+    assert np.allclose(ends, [[5.0, 0.0], [0.0, 5.0], [2.5, 0.0]])  # the lines stay where they are
+    at = numbers_at(axes)
+    assert np.allclose(np.linalg.norm(at, axis=1), RING)
+    assert np.allclose(np.arctan2(at[:, 1], at[:, 0]), [-0.13, np.pi / 2, 0.13])
 
 
-def test_a_proxy_of_length_zero_is_drawn_at_the_origin() -> None:
+def test_a_proxy_of_length_zero_ends_at_the_origin_and_has_a_number_of_its_own() -> None:
     axes = picture(training(missing=(0.0, 0.0)))
-    assert axes.texts[2].get_position() == (0, 0)
+    assert np.array(axes.lines[4].get_xydata()).tolist() == [[0, 0], [0, 0]]
+    at = numbers_at(axes)
+    assert np.allclose(np.linalg.norm(at, axis=1), RING)
+    between = np.linalg.norm(at[0] - at[2])
+    assert between == pytest.approx(2 * RING * np.sin(0.13))  # a chord of 0.26
+
+
+def gaps_in(order: NDArray[np.intp], angles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """From each angle to the next on the circle."""
+    inside = angles[order]
+    return np.diff(inside, append=inside[0] + 2 * np.pi)
+
+
+# angles of up to ten classes, none of which are the same
+ANGLES = st.lists(st.integers(-3141, 3141), min_size=1, max_size=10, unique=True).map(
+    lambda found: np.array(found) / 1000
+)
+
+
+@given(ANGLES, st.floats(0.01, 2.0))
+def test_angles_move_apart_and_keep_their_order_on_the_circle(
+    angles: NDArray[np.float64], least: float
+) -> None:
+    before = angles.copy()
+    gaps = gaps_in(np.argsort(angles), apart(angles, least))
+    assert gaps.min() >= min(least, 2 * np.pi / len(angles)) - 1e-3
+    assert gaps.sum() == pytest.approx(2 * np.pi)
+    assert np.array_equal(angles, before)
+
+
+@given(ANGLES)
+def test_angles_that_are_apart_already_do_not_move(angles: NDArray[np.float64]) -> None:
+    least = float(gaps_in(np.argsort(angles), angles).min())
+    assert np.array_equal(apart(angles, 0.999 * least), angles)
+    if len(angles) > 1 and least < 0.99 * 2 * np.pi / len(angles):
+        assert not np.array_equal(apart(angles, 1.001 * least), angles)
+
+
+@pytest.mark.parametrize(
+    ("angles", "least", "expected"),
+    [
+        ([0.5, 0.5], 0.2, [0.4, 0.6]),
+        ([1.0, 0.9, 3.0], 0.2, [1.05, 0.85, 3.0]),  # only neighbors that are too near
+        ([0.0, 0.0, 0.0], 0.2, [-0.2, 0.0, 0.2]),
+        ([0.0, 0.1, 0.25], 0.2, [-1 / 12, 7 / 60, 19 / 60]),  # the middle one moves too
+        ([3.1, -3.1], 0.2, [3.1 - MORE, -3.1 + MORE]),  # across the end of the circle
+        ([1.0, 1.0], 9.0, [1 - np.pi / 2, 1 + np.pi / 2]),  # as much as there is
+        ([0.7], 9.0, [0.7]),
+    ],
+)
+def test_angles_move_as_little_as_it_takes(
+    angles: list[float], least: float, expected: list[float]
+) -> None:
+    assert np.allclose(apart(np.array(angles), least), expected, atol=1e-6)
+
+
+def test_angles_that_are_equal_keep_the_order_in_which_they_come() -> None:
+    moved = apart(np.array([0.0, 0.26, 0.26, 0.0]), 0.26)
+    assert np.argsort(moved).tolist() == [0, 3, 1, 2]
+
+
+def test_ten_angles_in_one_place_are_as_far_apart_as_asked() -> None:
+    moved = apart(np.full(10, 2.0), 0.26)
+    expected = 2.0 + 0.26 * (np.arange(10) - 4.5)
+    assert np.allclose(moved, expected, atol=1e-3)
 
 
 def test_every_number_is_inside_the_picture_and_the_picture_is_not_much_larger() -> None:
@@ -193,8 +283,11 @@ def test_a_class_whose_features_are_all_zero_is_named() -> None:
 
 def test_where_all_features_are_zero_the_longest_proxy_has_length_one() -> None:
     rows = [r | {"x": 0.0, "y": 0.0} if r["kind"] == "feature" else r for r in training()]
-    ends = [np.array(line.get_xydata())[1] for line in picture(rows).lines[:3]]
+    axes = picture(rows)
+    ends = [np.array(line.get_xydata())[1] for line in axes.lines[:6:2]]
     assert np.allclose(np.linalg.norm(ends, axis=1), [1, 1, 0.5**0.5])
+    numbers = [t.get_position() for t in axes.texts if t.get_text().isdigit()]
+    assert np.allclose(np.linalg.norm(numbers, axis=1), [1, 1, 1])
 
 
 def test_the_legend_tells_dots_and_lines_apart() -> None:
@@ -208,13 +301,28 @@ def test_the_legend_tells_dots_and_lines_apart() -> None:
 
 def test_a_missing_class_has_a_broken_line() -> None:
     axes = STUDY.report(training()).figures["features"].axes[2]
-    assert [line.is_dashed() for line in axes.lines[:3]] == [False, False, True]
+    assert [line.is_dashed() for line in axes.lines[:6:2]] == [False, False, True]
 
 
-def test_the_figure_shows_the_first_seed() -> None:
-    rows = training(seed=3, spread=2.0) + training(seed=1)
+def test_each_panel_shows_its_first_seed_that_did_not_fail() -> None:
+    rows = training(seed=3, spread=2.0) + with_accuracy(89.9, training(seed=1))
+    rows += training(5, seed=3) + training(5, seed=1, spread=3.0)
+    rows += with_accuracy(80.0, training(8, seed=3)) + with_accuracy(70.0, training(8, seed=1))
+    eight, five, two, *others = STUDY.report(rows).figures["features"].axes
+    assert [axes.get_title(loc="left") for axes in (eight, five, two)] == [
+        "With ReLU, classes 0 to 7, seed 1: 70.0 % (failed)",  # as all of them
+        "With ReLU, classes 0 to 4, seed 1: 95.0 %",
+        "With ReLU, classes 0 to 1, seed 3: 92.0 %",
+    ]
+    dots = [np.asarray(axes.collections[0].get_offsets()).tolist() for axes in (eight, five, two)]
+    assert dots == [[[3, 0], [5, 0]], [[1, 0], [7, 0]], [[2, 0], [6, 0]]]
+    assert [axes.axison for axes in (eight, five, two, *others)] == [True] * 3 + [False] * 3
+
+
+def test_a_seed_with_ninety_per_cent_did_not_fail() -> None:
+    rows = with_accuracy(90.0, training()) + training(seed=1)
     axes = STUDY.report(rows).figures["features"].axes[2]
-    assert np.asarray(axes.collections[0].get_offsets()).tolist() == [[3, 0], [5, 0]]
+    assert axes.get_title(loc="left") == "With ReLU, classes 0 to 1, seed 0: 90.0 %"
 
 
 @pytest.mark.parametrize(
@@ -234,19 +342,37 @@ def test_missing_proxies_have_a_smaller_norm(
 
 
 @pytest.mark.parametrize(
-    ("away", "towards", "verdict"),
-    [(3, 0, Verdict.HOLDS), (2, 1, Verdict.IN_PART), (1, 1, Verdict.FAILS), (0, 1, Verdict.FAILS)],
+    ("away", "towards", "verdict", "cosine"),
+    [
+        (3, 0, Verdict.HOLDS, "−1.00"),
+        (2, 1, Verdict.IN_PART, "−0.33"),
+        (1, 1, Verdict.FAILS, "+0.00"),
+        (0, 1, Verdict.FAILS, "+1.00"),
+    ],
 )
 def test_missing_proxies_point_away_from_the_center(
-    away: int, towards: int, verdict: Verdict
+    away: int, towards: int, verdict: Verdict, cosine: str
 ) -> None:
     rows = [r for seed in range(away) for r in training(seed=seed)]
     rows += [r for seed in range(towards) for r in training(missing=(1.0, 1.0), seed=9 + seed)]
     finding = findings(rows)[1]
     assert finding.verdict is verdict
-    cosine = (towards - away) / (towards + away)
-    assert f"{away} of {away + towards} proxies" in finding.numbers
-    assert f"(mean cosine {cosine:.2f})" in finding.numbers
+    count = f"{away} of {away + towards}"
+    assert finding.numbers == (
+        f"{count} proxies of missing classes point away from the center of the observed features "
+        f"(mean cosine {cosine}): {count} with ReLU and 2 classes"
+    )
+
+
+def test_how_many_point_away_is_told_by_net_and_number_of_classes() -> None:
+    rows = training(2, (1.0, 1.0), net=PLAIN) + training(2, net=PLAIN, seed=1)
+    rows += training(2) + training(8, (1.0, 1.0)) + training(8, seed=1) + training(8, seed=2)
+    numbers = findings(rows)[1].numbers
+    assert numbers.startswith("4 of 6 proxies of missing classes point away")
+    assert numbers.endswith(
+        ": 2 of 3 with ReLU and 8 classes, 1 of 1 with ReLU and 2 classes, "
+        "1 of 2 without ReLU and 2 classes"
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,16 +425,26 @@ def test_looseness_is_compared_within_a_net_and_seed_by_its_error() -> None:
 
 
 def test_a_training_that_failed_is_named_and_left_out() -> None:
-    dead = [r | {"x": 89.9} if r["kind"] == "accuracy" else r for r in training(missing=(9.0, 9.0))]
+    dead = with_accuracy(89.9, training(missing=(9.0, 9.0)))
     rows = dead + training(seed=1)
     assert findings(rows) == findings(training(seed=1))
     assert STUDY.report(rows).notes == [
-        "With ReLU, 2 classes, seed 0: the training failed (89.9 % on its own classes) and is left "
-        "out."
+        "With ReLU, 2 classes: 1 of 2 trainings failed and are left out, by their accuracy on "
+        "their own classes: seed 0 (89.9 %)."
     ]
-    edge = [r | {"x": 90.0} if r["kind"] == "accuracy" else r for r in training()]
-    assert STUDY.report(edge).notes == []
+    assert STUDY.report(with_accuracy(90.0, training())).notes == []
     assert findings(dead) == []
+
+
+def test_failures_are_one_sentence_for_each_net_and_number_of_classes() -> None:
+    low = (80.0, 95.0, 70.5)
+    rows = [r for s, percent in enumerate(low) for r in with_accuracy(percent, training(seed=s))]
+    rows += with_accuracy(50.0, training(net=PLAIN)) + training(8) + training(5, net=PLAIN)
+    more = "trainings failed and are left out, by their accuracy on their own classes:"
+    assert STUDY.report(rows).notes == [
+        f"With ReLU, 2 classes: 2 of 3 {more} seed 0 (80.0 %), seed 2 (70.5 %).",
+        f"Without ReLU, 2 classes: 1 of 1 {more} seed 0 (50.0 %).",
+    ]
 
 
 def test_a_proxy_at_a_right_angle_does_not_point_away() -> None:

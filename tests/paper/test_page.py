@@ -16,6 +16,7 @@ from fedmap.paper.page import (
     as_sentence,
     commands_of,
     facts,
+    gaps,
     judge,
     listed,
     overview,
@@ -72,21 +73,44 @@ def test_the_largest_scale_that_can_decides(run_row: RunRow) -> None:
     small, paper = three(run_row, -1.0), three(run_row, +1.0)
     tables: Tables = {("table-1-2", "paper"): paper, ("table-1-2", "small"): small}
     claim = gather()[0][1]
-    assert judge("table-1-2", claim, tables).verdict == "holds"
+
+    def verdict_and_scale() -> tuple[str, str | None]:
+        finding, scale = judge("table-1-2", claim, tables)
+        return finding.verdict, scale
+
+    assert verdict_and_scale() == ("holds", "paper")
     tables["table-1-2", "paper"] = paper[:2]
-    assert judge("table-1-2", claim, tables).verdict == "does not hold"
+    assert verdict_and_scale() == ("does not hold", "small")
     tables["table-1-2", "small"] = small[:2]
-    assert judge("table-1-2", claim, tables).verdict == "not tested"
+    assert verdict_and_scale() == ("not tested", "paper")
+    tables.clear()
+    assert verdict_and_scale() == ("not tested", None)
+
+
+def test_a_verdict_of_the_small_scale_says_so(run_row: RunRow) -> None:
+    def line(tables: Tables) -> str:
+        return next(line for line in overview(tables).splitlines() if ABOVE in line)
+
+    number = "+1.00 ± 0.00 global and +1.00 ± 0.00 personal, 1 of 8 columns"
+    rows, begun = three(run_row), two(run_row)
+    assert f" | {number} (small scale) | " in line({("table-1-2", "small"): rows})
+    both: Tables = {("table-1-2", "paper"): begun, ("table-1-2", "small"): rows}
+    assert f" | {number} (small scale) | " in line(both)
+    both = {("table-1-2", "paper"): rows, ("table-1-2", "small"): rows}
+    assert f" | {number} | " in line(both)
+    few = "no column has MAP and FedAvg with enough seeds"
+    assert f" | **not tested** | {few} | " in line({("table-1-2", "small"): begun})
 
 
 def test_a_line_has_the_verdict_and_one_number_with_its_error(run_row: RunRow) -> None:
-    text = overview({("table-1-2", "paper"): three(run_row), ("joint", "paper"): three(run_row)})
-    number = "+1.0 ± 0.0 global and +1.0 ± 0.0 personal, 1 of 8 columns"
+    names = ("table-1-2", "joint", "readings")
+    text = overview({(name, "paper"): three(run_row) for name in names})
+    number = "+1.00 ± 0.00 global and +1.00 ± 0.00 personal, 1 of 8 columns"
     link = "[table-1-2](reproduction/table-1-2.md)"
     assert f"| {ABOVE} | **holds, so far** | {number} | {link} |" in text
     assert "| No other method is above MAP in both | **holds, so far** |" in text
-    others = "[Both accuracies of every method in one picture](reproduction/joint.md)"
-    assert f"Without a claim of its own: {others}." in text
+    others = ", ".join(f"[{name}](reproduction/{name}.md)" for name in names[1:])
+    assert f"\n\nWithout a claim of their own: {others}.\n\n## " in text
     assert "Without a claim" not in overview({("table-1-2", "paper"): three(run_row)})
 
 
@@ -126,26 +150,49 @@ def test_the_queues_commands_are_shown_with_what_is_to_come(run_row: RunRow) -> 
     assert commands_of("joint", "small", queue) == queue[:2]
     assert as_block("table-1-2", "small", queue) == f"```\n{queue[0]}\n{queue[1]}\n```"
     assert as_block("joint", "smoke", queue) == "```\nfedmap study joint --scale smoke\n```"
-    assert to_come(queue, two(run_row, seed=1)) == f"To come: seeds 0, 2 of {MLP}."
-    assert to_come(queue[1:], two(run_row)) == ""
+    study = STUDIES["table-1-2"]
+    assert to_come(study, queue, two(run_row, seed=1)) == f"To come: seeds 0, 2 of {MLP}."
+    assert to_come(study, queue[1:], two(run_row)) == ""
+    drift = ["fedmap study proxy-drift --seeds 0,1"]
+    assert to_come(STUDIES["proxy-drift"], drift, [{"seed": 0}]) == "To come: seeds 1."
+
+
+def test_runs_with_another_limit_on_gradients_are_still_to_come(run_row: RunRow) -> None:
+    study = STUDIES["table-1-2"]
     named = f'fedmap study joint --scale small --columns "{MLP}; {LENET}" --seeds 0,1 --clip 100'
-    assert to_come([named], two(run_row)) == f"To come: seeds 1 of {MLP}; seeds 0, 1 of {LENET}."
-    assert to_come(["fedmap study proxy-drift --seeds 0,1"], [{"seed": 0}]) == "To come: seeds 1."
+    ours = two(run_row, clip=100.0)
+    assert to_come(study, [named], ours) == f"To come: seeds 1 of {MLP}; seeds 0, 1 of {LENET}."
+    missing = f"To come: seeds 0, 1 of {MLP}; seeds 0, 1 of {LENET}."
+    for clip in (None, 5.0):
+        assert to_come(study, [named], two(run_row, clip=clip)) == missing
+    assert to_come(study, ["fedmap study table-1-2 --scale small"], ours) == (
+        f"To come: seeds 0 of {MLP}."
+    )
+
+
+def test_a_study_with_a_limit_of_its_own_has_it_where_nothing_is_said() -> None:
+    study, rows = STUDIES["robust"], [{"seed": 0, "column": "labels"}]
+    plain = "fedmap study robust --scale small"
+    assert to_come(study, [plain, f"{plain} --clip 100"], rows) == ""
+    assert to_come(study, [f"{plain} --clip 5"], rows) == "To come: seeds 0 of labels."
 
 
 def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:
     study = STUDIES["readings"]
     rows = two(run_row, seed=2)
-    assert facts(study, rows) == f"Seed 2 alone; no limit on gradients; not run: {LENET}."
+    assert facts(study, rows) == "Seed 2 alone; no limit on gradients."
+    assert gaps(study, rows) == f"Not run: {LENET}."
     more = two(run_row, clip=100.0, column=LENET)
     found = facts(study, rows + more)
     seeds = f"Seeds: 2 of {MLP}; 0 of {LENET}"
     assert found == f"{seeds}; no limit on gradients and gradients up to 100."
+    assert gaps(study, rows + more) == ""
     uneven = [*three(run_row), run_row("fedrs", (80.0, 90.0), seed=1)]
     assert facts(study, uneven).startswith("Seeds 0, 1, 2 (fedrs 1); no limit")
     assert "gradients up to 100" in facts(STUDIES["robust"], [{"seed": 0, "column": "labels"}])
-    missing = facts(STUDIES["table-1-2"], rows).partition("methods not run: ")[2]
+    missing = gaps(STUDIES["table-1-2"], rows).partition("; the methods ")[2]
     assert missing.startswith("fedprox, fedmmd")
+    assert missing.endswith(f"; the three groups of parameters on {MLP}.")
     assert facts(STUDIES["proxy-drift"], [{"seed": 0}]) == "Seed 0 alone."
 
 
@@ -165,20 +212,46 @@ def test_the_pages_have_claims_commands_findings_tables_and_pictures(
     write_pages(tmp_path, tmp_path / "reasons.md", docs)
     text = (docs / "reproduction/table-1-2.md").read_text()
     assert text.startswith(f"# {STUDIES['table-1-2'].line}\n\nTables 1 and 2 of the paper. ")
-    assert f"## {ABOVE}: holds, so far\n\n- {MLP.capitalize()} +1.0 ± 0.0 global" in text
+    assert f"## {ABOVE}: holds, so far\n\n- {MLP.capitalize()} +1.00 ± 0.00 global" in text
     assert "personal.\n\nBy little.\n\n## " in text
     assert "## Runs at the scale `paper`\n\nAt the paper's scale. Seeds 0, 1, 2; no limit" in text
     assert "```\nfedmap study table-1-2 --scale paper\n```" in text
     assert "- fashion-mnist/mlp, MAP from FedAvg with one setting for both goals: default" in text
-    assert "| MAP | 81.0 ± 0.0 | +1.0 ± 0.0 | 81.0 | 88.1 |" in text
+    assert "| MAP | 81.0 ± 0.0 | +1.00 ± 0.00 | 81.0 | 88.1 |" in text
     picture = "images/reproduction/joint-paper-joint.png"
     assert f"joint](../{picture})" in (docs / "reproduction/joint.md").read_text()
     assert (docs / picture).stat().st_size > 1000
     never = (docs / "reproduction/femnist.md").read_text()
-    assert "## How to run it\n\n```\nfedmap study femnist --scale small\n```" in never
+    plain = "```\nfedmap study femnist --scale small\n```\n"
+    assert never.endswith(f"\n\n## How to run it at the scale `small`\n\n{plain}")
+    assert "## How to run it" not in text
     assert "- Not run yet." in never
     assert (docs / "reproduction.md").read_text() == overview(read_results(tmp_path))
     assert not (docs / "reproduction/readings.md").exists()
+
+
+def test_a_page_has_the_queued_commands_of_every_scale_without_rows(
+    run_row: RunRow, tmp_path: Path
+) -> None:
+    (tmp_path / "table-1-2-paper.csv").write_text(to_csv(three(run_row)))
+    (tmp_path / "reasons.md").write_text("# Why\n")
+    queue = [
+        "fedmap study table-1-2 --scale paper --seeds 0,1,2",
+        "fedmap study table-1-2 --scale small --seeds 0,1",
+        "fedmap study table-1-2 --scale small --seeds 2",
+        "fedmap study femnist --scale paper --seeds 4",
+    ]
+    (tmp_path / "queue.toml").write_text(f"commands = {queue}")
+    texts = pages(tmp_path, tmp_path / "reasons.md").texts
+    small = f"\n\n## How to run it at the scale `small`\n\n```\n{queue[1]}\n{queue[2]}\n```\n"
+    for name in ("table-1-2", "joint"):
+        text = texts[f"reproduction/{name}.md"]
+        assert text.endswith(small)
+        assert text.count("## How to run it") == 1
+    femnist = texts["reproduction/femnist.md"]
+    paper = f"\n\n## How to run it at the scale `paper`\n\n```\n{queue[3]}\n```\n"
+    assert femnist.endswith(paper)
+    assert femnist.count("## How to run it") == 1
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.parameters import PREFERRED, SETTINGS, findings
-from fedmap.paper.finding import Verdict
+from fedmap.paper.finding import Verdict, not_tested
 from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Row
 
@@ -36,7 +36,7 @@ def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
     assert PARAMETERS.cuts("paper") == []
 
 
-def test_the_table_has_means_over_columns_and_seeds(run_row: RunRow) -> None:
+def test_the_table_has_means_over_columns_and_seeds_and_differences(run_row: RunRow) -> None:
     rows = [
         run_row("fedavg", (60.0, 70.0), (61.0, 75.0)),
         run_row("map", (70.0, 80.0), (71.0, 82.0), group=PREFERRED),
@@ -44,11 +44,26 @@ def test_the_table_has_means_over_columns_and_seeds(run_row: RunRow) -> None:
         run_row("map", (78.0, 91.0), (81.0, 93.0), group=PREFERRED, column=LENET, seed=1),
     ]
     table = PARAMETERS.report(rows).tables["parameters"]
+    # FedAvg has one run: the difference is that of its column and seed, of two equal clients
     assert table.lines == [
-        ["FedAvg", "61.0", "60.0", "70.0", "70.0"],
-        [f"MAP, {PREFERRED}", "75.0", "74.0", "87.0", "87.0"],
+        ["FedAvg", "61.0", "-", "60.0", "70.0", "-", "70.0"],
+        [f"MAP, {PREFERRED}", "75.0", "+10.00", "74.0", "87.0", "+10.00 ± 0.00", "87.0"],
     ]
-    assert table.caption == f"Accuracy in %, average over fashion-mnist/mlp, {LENET}"
+    more = ("from FedAvg", "last round")
+    assert table.head == ["run", "global, last 10", *more, "personal, all clients", *more]
+    over = f"average over fashion-mnist/mlp, {LENET}; differences ± standard error"
+    assert table.caption == f"Accuracy in %, {over}"
+
+
+def test_a_difference_in_the_table_has_its_error_over_seeds_or_clients(run_row: RunRow) -> None:
+    rows = []
+    for seed, (gain, clients) in enumerate([(1.0, "70 71"), (3.0, "71 72")]):
+        rows.append(setting(run_row, "default", (60.0, 70.0), seed=seed))
+        ours = setting(run_row, PREFERRED, (60.0 + gain, 70.0), seed=seed)
+        rows.append(ours | {"per_client": clients})
+    _, line = PARAMETERS.report(rows).tables["parameters"].lines
+    # over seeds 1 and 3; over clients 0, 1, 1 and 2, whose variance is 2/3
+    assert (line[2], line[5]) == ("+2.00 ± 1.00", "+1.00 ± 0.41")
 
 
 def test_a_setting_that_diverged_somewhere_is_left_out(run_row: RunRow) -> None:
@@ -98,29 +113,46 @@ def twenty(
     return [setting(run_row, name, both) for name, both in points.items()]
 
 
+BETTER = [(63.0, 73.0), (64.0, 74.0), (65.0, 75.0)]
+
+
 @pytest.mark.parametrize(
     ("ours", "others", "verdict", "numbers"),
     [
-        ((62.0, 72.0), [], Verdict.HOLDS, (1, 1, 20)),
-        ((62.0, 72.0), [(63.0, 73.0)] * 2, Verdict.HOLDS, (3, 3, 20)),
-        ((62.0, 72.0), [(63.0, 71.5)] * 3, Verdict.IN_PART, (4, 1, 20)),
-        ((62.0, 72.0), [(59.0, 71.0)], Verdict.IN_PART, (1, 1, 19)),
-        ((59.0, 72.0), [], Verdict.FAILS, (20, 1, 19)),
-        ((62.0, 69.0), [], Verdict.FAILS, (1, 20, 19)),
+        # the preferred one's places, how many global accuracies are different, and how many
+        # settings are above FedAvg in both; the others have 61.5 and 71.5
+        ((62.0, 72.0), [], Verdict.HOLDS, (1, 2, 1, 20)),
+        ((62.0, 72.0), [(63.0, 73.0)] * 2, Verdict.HOLDS, (2, 3, 3, 20)),
+        ((62.0, 72.0), [(63.0, 71.5)] * 3, Verdict.HOLDS, (2, 3, 1, 20)),
+        ((62.0, 72.0), [(61.5, 73.0)] * 3, Verdict.IN_PART, (1, 2, 4, 20)),
+        ((62.0, 72.0), BETTER, Verdict.IN_PART, (4, 5, 4, 20)),
+        ((62.0, 72.0), [(59.0, 71.0)], Verdict.IN_PART, (1, 3, 1, 19)),
+        ((59.0, 72.0), [], Verdict.IN_PART, (2, 2, 1, 19)),
+        ((62.0, 72.0), [*BETTER, *[(59.0, 69.0)] * 9], Verdict.IN_PART, (4, 6, 4, 11)),
+        ((62.0, 72.0), [*BETTER, *[(59.0, 69.0)] * 10], Verdict.FAILS, (4, 6, 4, 10)),
     ],
 )
-def test_the_preferred_setting_is_among_the_first_and_all_are_above_fedavg(
+def test_the_claim_joins_the_places_of_the_preferred_setting_and_all_above_fedavg(
     ours: tuple[float, float],
     others: list[tuple[float, float]],
     verdict: Verdict,
-    numbers: tuple[int, int, int],
+    numbers: tuple[int, int, int, int],
     run_row: RunRow,
 ) -> None:
     finding = CLAIM.judge(twenty(run_row, ours, others))
     assert finding.verdict is verdict
-    assert finding.numbers == (
-        f"number {numbers[0]} in global and {numbers[1]} in personal accuracy; {numbers[2]} of 20 "
-        "are above FedAvg in both"
+    in_global, different, in_personal, both = numbers
+    gain = f"{ours[0] - 60:+.2f}".replace("-", "−")  # FedAvg has 60 and 70
+    gains = f"{gain} global and +2.00 ± 0.00 personal"
+    assert f"and {both} in both; {PREFERRED} is {gains} from FedAvg; {PREFERRED} is number " in (
+        finding.numbers
+    )
+    assert (
+        f"{PREFERRED} is number {in_global} of {different} different global accuracies and number "
+        f"{in_personal} of 20 personal ones; the first are "
+    ) in finding.numbers
+    assert finding.short == (
+        f"{both} of 20 above FedAvg in both, the preferred one {gains}, 1 of 6 columns"
     )
 
 
@@ -128,19 +160,34 @@ def test_the_preferred_setting_is_among_the_first_and_all_are_above_fedavg(
     ("lost", "verdict"), [(0, Verdict.HOLDS), (9, Verdict.IN_PART), (10, Verdict.FAILS)]
 )
 def test_how_many_settings_are_above_fedavg(lost: int, verdict: Verdict, run_row: RunRow) -> None:
-    rows = twenty(run_row, (62.0, 72.0), [(59.0, 71.0)] * lost)
+    rows = twenty(run_row, (62.5, 72.0), [(59.0, 71.0)] * lost)
     all_above, _ = findings(rows)
     assert all_above.verdict is verdict
     assert all_above.numbers == (
         f"Of 20 settings, {20 - lost} are above FedAvg in global, 20 in personal accuracy and "
-        f"{20 - lost} in both"
+        f"{20 - lost} in both; {PREFERRED} is +2.50 global and +2.00 ± 0.00 personal from FedAvg"
     )
+
+
+@pytest.mark.parametrize(("least", "above"), [(1.0, 0), (2.0, 1)])
+def test_a_setting_is_above_fedavg_by_the_error_over_seeds(
+    least: float, above: int, run_row: RunRow
+) -> None:
+    rows = []
+    for seed in range(3):  # gains one apart from each other: 4.30 standard errors are 2.48
+        rows.append(setting(run_row, "default", (60.0, 70.0), seed=seed))
+        rows.append(setting(run_row, PREFERRED, (60.0 + least + seed, 72.0), seed=seed))
+    numbers = findings(rows)[0].numbers
+    assert numbers.startswith(f"Of 1 settings, {above} are above FedAvg in global, 1 in personal")
+    assert f"is +{least + 1:.2f} ± 0.58 global and +2.00 ± 0.00 personal from" in numbers
 
 
 @pytest.mark.parametrize(
     ("better", "verdict"),
     [
         ([(64.5, 74.0), (64.0, 74.5)], Verdict.HOLDS),
+        ([(64.0, 71.0)] * 9, Verdict.HOLDS),  # one global accuracy is one place
+        ([(61.0, 74.0)] * 3, Verdict.IN_PART),
         ([(64.0, 71.0), (65.0, 71.0), (63.0, 71.0)], Verdict.IN_PART),
         ([(64.0, 74.0), (65.0, 75.0), (63.0, 71.0)], Verdict.IN_PART),
         ([(64.0, 74.0), (65.0, 75.0), (63.0, 73.0)], Verdict.FAILS),
@@ -157,8 +204,8 @@ def test_the_first_settings_are_named_with_their_accuracy(run_row: RunRow) -> No
     rows = twenty(run_row, (62.0, 72.0), [(64.5, 71.0), (61.0, 74.5)])
     _, preferred = PARAMETERS.report(rows).findings
     assert preferred.numbers == (
-        f"{PREFERRED} is number 2 in global and number 2 in personal accuracy; the first are "
-        f"{OTHERS[0]} (64.5) and {OTHERS[1]} (74.5)"
+        f"{PREFERRED} is number 2 of 4 different global accuracies and number 2 of 20 personal "
+        f"ones; the first are {OTHERS[0]} (64.5) and {OTHERS[1]} (74.5)"
     )
 
 
@@ -172,15 +219,28 @@ def test_fedavg_and_the_preferred_setting_alone_decide_the_claim(run_row: RunRow
     rows = [setting(run_row, "default", (60.0, 70.0)), setting(run_row, PREFERRED, (61.5, 71.5))]
     finding = CLAIM.judge(rows)
     assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, True)
-    assert finding.short.endswith("above FedAvg in both, 1 of 6 columns")
+    gains = "+1.50 global and +1.50 ± 0.00 personal"
+    assert (
+        finding.short == f"1 of 1 above FedAvg in both, the preferred one {gains}, 1 of 6 columns"
+    )
     every = [r | {"column": column} for column in PARAMETERS.columns for r in rows]
-    assert not CLAIM.judge(every).so_far
+    whole = CLAIM.judge(every)
+    assert not whole.so_far
+    assert whole.short.endswith(", 6 of 6 columns")
 
 
 def test_a_setting_with_fedavgs_accuracy_is_not_above_it(run_row: RunRow) -> None:
     rows = twenty(run_row, (62.0, 72.0), [(60.0, 71.0), (62.0, 70.0)])
     numbers = "19 are above FedAvg in global, 19 in personal accuracy and 18 in both"
-    assert findings(rows)[0].numbers == f"Of 20 settings, {numbers}"
+    assert findings(rows)[0].numbers.startswith(f"Of 20 settings, {numbers}; ")
+
+
+def test_fewer_than_three_seeds_decide_nothing(
+    run_row: RunRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedmap.paper.finding.SEEDS", 3)
+    finding = CLAIM.judge(twenty(run_row, (62.0, 72.0), []))
+    assert finding == not_tested(CLAIM.text, "1 of 3 seeds")
 
 
 def test_a_statement_needs_its_settings(run_row: RunRow) -> None:

@@ -13,7 +13,6 @@ from fedmap.paper.study import Choice, Row
 
 STUDY = STUDIES["partial-classes"]
 (CLAIM,) = STUDY.claims()
-pytestmark = pytest.mark.usefixtures("one_seed_is_enough")
 
 
 def row(model: str, targets: int, accuracy: float, among: float, seed: int = 0) -> Row:
@@ -23,11 +22,24 @@ def row(model: str, targets: int, accuracy: float, among: float, seed: int = 0) 
 
 
 def both(gap: dict[int, float], among: dict[int, float] | None = None) -> list[Row]:
-    """M2 at 40, and 60 among the targets; M1 so much above."""
+    """M2 at 40, and 60 among the targets; M1 so much above. Three seeds around them, which differ
+    for both models alike, so that gaps have no error."""
     rows = []
     for n, value in gap.items():
-        rows.append(row("M1", n, 40 + value, 60 + (among or gap)[n]))
-        rows.append(row("M2", n, 40.0, 60.0))
+        for seed, shift in enumerate((-1, 0, 1)):
+            low, high = 40.0 + shift, 60.0 + shift
+            rows.append(row("M1", n, low + value, high + (among or gap)[n], seed))
+            rows.append(row("M2", n, low, high, seed))
+    return rows
+
+
+def spread(gap: dict[int, tuple[float, ...]]) -> list[Row]:
+    """M2 at 40, and 60 among the targets; M1 with each seed so much above."""
+    rows = []
+    for n, values in gap.items():
+        for seed, value in enumerate(values):
+            rows.append(row("M1", n, 40 + value, 60 + value, seed))
+            rows.append(row("M2", n, 40.0, 60.0, seed))
     return rows
 
 
@@ -85,22 +97,36 @@ def test_a_training_with_one_number_of_targets_is_m1(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_gap_is_m1_minus_m2_by_the_mean_over_seeds() -> None:
+def test_a_gap_is_m1_minus_m2_with_its_error_over_the_seeds_that_both_have() -> None:
     rows = [row("M1", 10, 50.0, 70.0), row("M1", 10, 60.0, 71.0, seed=1)]
     rows += [row("M2", 10, 40.0, 80.0), row("M2", 10, 44.0, 82.0, seed=1), row("M1", 20, 9.0, 9.0)]
-    assert gaps(rows) == {10: 13}
-    assert gaps(rows, "accuracy_among_targets") == {10: -10.5}
+    rows += [row("M1", 10, 99.0, 99.0, seed=2), row("M2", 10, 99.0, 99.0, seed=3)]
+    # of two values the standard error is half their difference
+    expected = {"accuracy": (13, 3), "accuracy_among_targets": (-10.5, 0.5)}  # of 10 and 16
+    for name, (gap, error) in expected.items():
+        found = gaps(rows, name)
+        assert list(found) == [10]
+        assert (found[10].mean, found[10].number) == (gap, 2)
+        assert found[10].error == pytest.approx(error)
+
+
+def test_gaps_stand_by_rising_number_of_targets() -> None:
+    assert list(gaps(both({40: 1.0, 10: 2.0, 20: 3.0}))) == [10, 20, 40]
 
 
 def test_the_table_has_both_models_and_their_differences() -> None:
     rows = [row("M1", 10, 50.0, 51.0), row("M2", 10, 40.0, 58.0), row("M1", 20, 30.0, 31.0)]
+    rows += [row("M1", 40, 50.0, 51.0), row("M2", 40, 41.0, 58.0)]
+    rows += [row("M1", 40, 52.0, 53.0, 1), row("M2", 40, 40.0, 58.5, 1)]
     table = STUDY.report(rows).tables["accuracy"]
     choices = ("M1", "M2", "M1, among targets", "M2, among targets")
     assert table.head == ["targeted classes", *choices, "M1 above M2", "among targets"]
     assert table.lines == [
-        ["10", "50.0", "40.0", "51.0", "58.0", "+10.0", "−7.0"],
+        ["10", "50.0", "40.0", "51.0", "58.0", "+10.00", "−7.00"],
         ["20", "30.0", "-", "31.0", "-", "-", "-"],
+        ["40", "51.0", "40.5", "52.0", "58.2", "+10.50 ± 1.50", "−6.25 ± 0.75"],
     ]
+    assert "mean over seeds, and the difference ± its standard error" in table.caption
 
 
 def test_bars_are_both_models_and_marks_are_m2_among_the_targets() -> None:
@@ -133,11 +159,28 @@ def test_other_classes_cost_accuracy(gap: dict[int, float], verdict: Verdict) ->
     assert (among_all.verdict, among_targets.verdict) == (Verdict.HOLDS, verdict)
 
 
-def test_gaps_are_told_with_their_sign_and_number_of_targets() -> None:
+def test_a_gap_within_its_error_costs_nothing() -> None:
+    little, enough = (1.0, 2.0, 3.0), (2.0, 3.0, 4.0)  # 4.30 standard errors are 2.48
+    cases: dict[Verdict, dict[int, tuple[float, ...]]] = {
+        Verdict.FAILS: {10: little, 20: little},
+        Verdict.IN_PART: {10: enough, 20: little},
+        Verdict.HOLDS: {10: enough, 20: enough},
+    }
+    for verdict, gap in cases.items():
+        among_all, _, among_targets = findings(spread(gap))
+        assert (among_all.verdict, among_targets.verdict) == (verdict, verdict)
+
+
+def test_gaps_are_told_with_their_sign_error_and_number_of_targets() -> None:
     among_all, serious, among_targets = findings(both({10: 5.0, 20: -1.0}, {10: -2.0, 20: 3.0}))
-    assert among_all.numbers.endswith("targeted classes: +5.0 with 10, −1.0 with 20")
-    assert serious.numbers == "The degradation is +5.0 points with 10 targets and −1.0 with 20"
-    assert among_targets.numbers.endswith("M1 minus M2: −2.0 with 10, +3.0 with 20")
+    assert among_all.numbers.endswith(": +5.00 ± 0.00 with 10, −1.00 ± 0.00 with 20")
+    assert serious.numbers == (
+        "The degradation is +5.00 ± 0.00 points with 10 targets and −1.00 ± 0.00 with 20"
+    )
+    assert among_targets.numbers.endswith(": −2.00 ± 0.00 with 10, +3.00 ± 0.00 with 20")
+    among_all, serious, _ = findings(spread({10: (4.0, 5.0, 6.0), 20: (1.0, 3.0, 5.0)}))
+    assert among_all.numbers.endswith(": +5.00 ± 0.58 with 10, +3.00 ± 1.15 with 20")
+    assert serious.numbers.endswith("+5.00 ± 0.58 points with 10 targets and +3.00 ± 1.15 with 20")
 
 
 @pytest.mark.parametrize(
@@ -156,6 +199,24 @@ def test_fewer_targets_cost_more(gap: dict[int, float], verdict: Verdict) -> Non
     assert findings(both(gap))[1].verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("gap", "verdict"),
+    [
+        # each gap has the standard error 0.58, so the difference of two has 0.82; with two times
+        # two degrees of freedom it counts from 2.78 times that on, which is 2.27
+        ({10: (4.0, 5.0, 6.0), 20: (1.0, 2.0, 3.0)}, Verdict.HOLDS),
+        ({10: (3.2, 4.2, 5.2), 20: (1.0, 2.0, 3.0)}, Verdict.FAILS),
+        ({10: (3.3, 4.3, 5.3), 20: (1.0, 2.0, 3.0)}, Verdict.HOLDS),
+        ({10: (5.0, 6.0, 7.0), 20: (3.0, 4.0, 5.0), 40: (1.0, 2.0, 3.0)}, Verdict.IN_PART),
+        ({10: (7.0, 8.0, 9.0), 20: (4.0, 5.0, 6.0), 40: (1.0, 2.0, 3.0)}, Verdict.HOLDS),
+    ],
+)
+def test_fewer_targets_cost_more_by_the_errors_of_both(
+    gap: dict[int, tuple[float, ...]], verdict: Verdict
+) -> None:
+    assert findings(spread(gap))[1].verdict is verdict
+
+
 def test_accuracies_below_forty_decide_nothing() -> None:
     low = [r | {"accuracy": r["accuracy"] - 5.01} for r in both({10: 5.0, 20: 1.0})]
     assert CLAIM.judge(low) == not_tested(CLAIM.text, "no accuracy reaches 40 %")
@@ -164,9 +225,17 @@ def test_accuracies_below_forty_decide_nothing() -> None:
 
 
 def test_the_cost_with_the_fewest_targets_has_an_error_over_seeds() -> None:
-    rows = [*both({10: 5.0, 20: 1.0}), row("M1", 10, 47.0, 67.0, 1), row("M2", 10, 40.0, 60.0, 1)]
+    rows = [row("M1", 10, 45.0, 62.0), row("M2", 10, 40.0, 60.0)]
+    rows += [row("M1", 10, 47.0, 63.0, 1), row("M2", 10, 40.0, 60.0, 1)]
     rows.append(row("M1", 10, 99.0, 99.0, 2))  # without its M2
-    assert findings(rows)[0].short == "M1 +6.0 ± 1.0 from M2 with 10 classes"
+    short = "M1 +6.00 ± 1.00 from M2 with 10 classes, +2.50 ± 0.50 among them"
+    assert findings(rows + spread({20: (1.0,)}))[0].short == short
+
+
+def test_two_seeds_decide_nothing() -> None:
+    rows = [r for r in both({10: 5.0, 20: 1.0}) if r["seed"] < 2]
+    assert {finding.verdict for finding in findings(rows)} == {Verdict.NOT_TESTED}
+    assert CLAIM.judge(rows) == not_tested(CLAIM.text, "2 of 3 seeds")
 
 
 def test_the_report_carries_the_findings() -> None:

@@ -128,7 +128,10 @@ def test_the_table_has_both_accuracies_and_the_run_without_attackers_once(rows: 
         ["map", "mean", "85.0 / 91.0", "65.0 / 75.0", "0.0 / 0.0"],
         ["map", "median", "84.0 / 90.5", "64.0 / 74.0", "52.0 / 57.0"],
     ]
-    assert table.caption.endswith("mean over seeds 0; clip 100")
+    assert table.caption == (
+        "Global accuracy, mean of the last ten rounds / personal accuracy of the honest clients "
+        "(fewer with more attackers, so compare within a column), in %, mean over seeds 0; clip 100"
+    )
 
 
 def test_a_cell_is_the_mean_over_the_seeds_and_a_diverged_run_has_lost_all() -> None:
@@ -159,7 +162,7 @@ def test_what_is_not_done_has_a_dash_and_is_counted(rows: list[Row]) -> None:
     assert [line[4] for line in report.tables["attacks"].lines] == ["-", "-"]
     assert [note.partition(":")[0] for note in report.notes] == [
         "fedavg, 30 % with labels flipped",
-        "0 of 4 runs diverged; they count as 0 %.",
+        "0 of 4 runs diverged.",
         "Runs of these lines that are not done",
     ]
     assert report.notes[-1].startswith("Runs of these lines that are not done: 2 ")

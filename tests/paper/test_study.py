@@ -92,6 +92,10 @@ def test_a_variant_has_a_method_and_values() -> None:
     assert variant("map[alpha=0.5,transfer=mmd,own=true]") == ("map", values)
 
 
+def test_beside_columns_and_methods_a_study_leaves_nothing_out_unless_it_says_so() -> None:
+    assert STUDIES["proxy-drift"].not_run([{"seed": 0}]) == []
+
+
 def test_a_study_without_columns_says_so() -> None:
     with pytest.raises(FedmapError, match="no column 'mnist/lenet'; it has none"):
         STUDIES["proxy-drift"].choice("smoke", columns=["mnist/lenet"])

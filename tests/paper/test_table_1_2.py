@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from fedmap.methods import METHODS
 from fedmap.paper import STUDIES
 from fedmap.paper.finding import Estimate, Verdict
 from fedmap.paper.study import GOALS, Claim, Row
@@ -22,7 +23,8 @@ MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
 TABLES = STUDIES["table-1-2"]
 DEFAULTS = [("default", None), ("default", 0.01)]  # FedAvg has no weight
 ABOVE, SINGLES, HPM, NOBODY = TABLES.claims()
-MAP = ("map", "default")
+MAP, FEDAVG = ("map", "default"), ("fedavg", "default")
+COMBINED = ("dittors", "scars", "map", "scamap")
 
 
 def seeds(
@@ -94,9 +96,9 @@ def test_a_cell_shows_the_steadiest_number_the_difference_the_last_round_and_the
     run_row: RunRow,
 ) -> None:
     rows = [run_row("map", (88.64, 91.0), (86.2, 0.0)), run_row("fedavg", (84.0, 90.0))]
-    assert cells(rows, MAP, MLP, "global") == ["86.2", "+2.2", "88.6", "88.1"]
-    assert cells(rows, MAP, MLP, "personal") == ["91.0", "+1.0 ± 0.0", "91.0", "92.1"]
-    assert cells(rows, ("fedavg", "default"), MLP, "global") == ["84.0", "-", "84.0", "86.2"]
+    assert cells(rows, MAP, MLP, "global") == ["86.2", "+2.20", "88.6", "88.1"]
+    assert cells(rows, MAP, MLP, "personal") == ["91.0", "+1.00 ± 0.00", "91.0", "92.1"]
+    assert cells(rows, FEDAVG, MLP, "global") == ["84.0", "-", "84.0", "86.2"]
     assert cells(rows[:1], MAP, MLP, "global") == ["86.2", "-", "88.6", "88.1"]
 
 
@@ -106,13 +108,33 @@ def test_a_cell_shows_the_spread_over_seeds(run_row: RunRow) -> None:
     assert cells(rows, MAP, MLP, "global")[0] == "72.0 ± 2.8"
 
 
+def test_a_level_of_fewer_seeds_than_fedavgs_names_them(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (80.0 + s, 90.0), seed=s) for s in range(3)]
+    rows += [run_row("ditto", (80.0 + s, 92.0), seed=s) for s in range(3)]
+    rows += [run_row("moon", (82.0, 91.0))]
+    rows += [run_row("map", (82.0 + s, 91.0), seed=s) for s in (0, 2)]
+    rows += [run_row("map", (None, None), seed=1)]
+    rows += [run_row("map", (83.0, 91.0), group="group 1", seed=1)]
+
+    def levels(method: str, group: str = "default") -> list[str]:
+        return [cells(rows, (method, group), MLP, goal)[0] for goal in GOALS]
+
+    assert levels("fedavg") == ["81.0 ± 1.0", "90.0 ± 0.0"]
+    assert levels("ditto") == ["81.0 ± 1.0", "92.0 ± 0.0"]
+    assert levels("moon") == ["82.0 (seed 0)", "91.0 (seed 0)"]
+    assert levels("map") == ["83.0 ± 1.4 (seed 0, 2)", "91.0 ± 0.0 (seed 0, 2)"]
+    assert levels("map", BEST) == ["83.0 (seed 1)", "91.0 (seed 1)"]
+    assert cells(rows, MAP, MLP, "global")[1] == "+2.00 ± 0.00"  # of the seeds that both have
+    assert cells(rows[3:], MAP, MLP, "global")[0] == "83.0 ± 1.4"
+
+
 def test_the_best_groups_line_names_it_and_only_it_and_the_default_have_the_papers_number(
     run_row: RunRow,
 ) -> None:
     rows = [run_row("map", (80.0, 90.0), group="group 1"), run_row("fedavg", (79.5, 90.0))]
     rows += [run_row("map", (82.0, 89.0), (81.0, 0.0), group="group 2")]
-    assert cells(rows, ("map", BEST), MLP, "global") == ["81.0", "+1.5", "82.0 (group 2)", "88.1"]
-    assert cells(rows, ("map", "group 1"), MLP, "global") == ["80.0", "+0.5", "80.0", "-"]
+    assert cells(rows, ("map", BEST), MLP, "global") == ["81.0", "+1.50", "82.0 (group 2)", "88.1"]
+    assert cells(rows, ("map", "group 1"), MLP, "global") == ["80.0", "+0.50", "80.0", "-"]
     names = [line[0] for line in goal_table(rows, "global").lines]
     assert names == ["FedAvg", "MAP (best group)", "MAP (group 1)", "MAP (group 2)"]
     assert cells(rows, ("map", BEST), LENET, "global") == ["-", "-", "-", "88.4"]
@@ -150,11 +172,11 @@ def test_a_note_has_each_setting_in_both_goals_and_the_best_group_for_each(
     rows += [run_row("map", (85.0, 88.0), group="group 1")]
     rows += [run_row("map", (81.0, 91.0), group="group 2")]
     assert notes(rows) == [
-        f"{MLP}, MAP from FedAvg with one setting for both goals: default +1.0 global and +1.0 ± "
-        "0.0 personal, group 1 +5.0 global and −2.0 ± 0.0 personal, group 2 +1.0 global and +1.0 ± "
-        "0.0 personal.",
+        f"{MLP}, MAP from FedAvg with one setting for both goals: default +1.00 global and "
+        "+1.00 ± 0.00 personal, group 1 +5.00 global and −2.00 ± 0.00 personal, group 2 +1.00 "
+        "global and +1.00 ± 0.00 personal.",
         f"{MLP}, MAP from FedAvg with the best group for each goal, as the paper reports it: "
-        "global +5.0 (group 1), personal +1.0 ± 0.0 (group 2).",
+        "global +5.00 (group 1), personal +1.00 ± 0.00 (group 2).",
     ]
     assert len(notes(rows[:2])) == 1
     assert notes(rows[1:2]) == []
@@ -164,21 +186,49 @@ def test_a_note_has_the_personal_gain_of_each_seed(run_row: RunRow) -> None:
     gains = {0: 90.5, 2: 89.0, 1: 91.0}
     rows = [run_row("map", (80.0, own), seed=seed) for seed, own in gains.items()]
     rows += [run_row("fedavg", (80.0, 90.0), seed=seed) for seed in gains]
-    told = [note for note in notes(rows) if "by seed" in note]
-    assert len(told) == 1
-    assert told[0].endswith("by seed: +0.5 (seed 0), +1.0 (seed 1), −1.0 (seed 2).")
-    assert not any("by seed" in note for note in notes(rows[::3]))
+
+    def told(some: list[Row]) -> list[str]:
+        return [note for note in notes(some) if "by seed" in note]
+
+    # the squares from 1/6 are 13/6: (13 / 6 / 2 / 3) ** 0.5 is 0.601
+    ours = "MAP +0.5, +1.0, −1.0 (mean +0.17 ± 0.60)"
+    assert told(rows) == [f"{MLP}, personal gains by seed: {ours}."]
+    # the second client gains 4 points with seed 0: the seeds' means are 2 and 5
+    rows += [run_row("fedphp", (80.0, 92.0), seed=0, per_client="90.00 94.00")]
+    assert told(rows) == [f"{MLP}, personal gains by seed: {ours}."]  # one seed has no spread
+    rows += [run_row("fedphp", (80.0, 95.0), seed=2)]
+    hpm = "FedPHP +2.0, +5.0 (mean +3.50 ± 1.50)"
+    assert told(rows) == [f"{MLP}, personal gains by seed: {ours}; {hpm}."]
+    without = [r for r in rows if r["method"] != "map"]
+    assert told(without) == [f"{MLP}, personal gains by seed: {hpm}."]
+    assert told([r for r in rows if r["seed"] == 0]) == []
 
 
 def test_ditto_stands_beside_clients_alone_where_they_were_run(
     run_row: RunRow,
 ) -> None:
-    rows = [run_row("ditto", (80.0, 92.0)), run_row("local", (None, 86.0), outcome="done")]
-    assert ditto_alone(rows) == [
-        f"{MLP}: clients that train alone have 86.0, Ditto here has 92.0; the paper prints 87.0 "
-        "for Ditto, whose pull its code divides to nothing."
+    alone = run_row("local", (None, 86.0), outcome="done", per_client="80.00 92.00")
+    ours = [run_row("ditto", (80.0, 92.0), per_client="90.00 94.00")]
+    ours += [run_row("ditto", (80.0, 92.0), seed=1, per_client="91.00 93.00")]
+    others = [run_row("ditto", (80.0, 10.0), group="group 1")]
+    others += [run_row("ditto", (80.0, 10.0), column=LENET), run_row("ditto", (None, None), seed=2)]
+    # over the clients: (72 / 1 / 2) ** 0.5 is 6, and (10 / 3 / 4) ** 0.5 is 0.91
+    assert ditto_alone([alone, *ours, *others]) == [
+        f"{MLP}: clients that train alone have 86.0 ± 6.0, Ditto here has 92.0 ± 0.9 (all clients, "
+        "± standard error over them); the paper prints 87.0 for Ditto, whose pull its code divides "
+        "to nothing."
     ]
-    assert ditto_alone(rows[:1]) == ditto_alone(rows[1:]) == []
+    assert ditto_alone([alone]) == ditto_alone(ours) == []
+
+
+def test_columns_without_the_three_groups_are_named(run_row: RunRow) -> None:
+    rows = [run_row(m, (80.0, 90.0), column=c) for c in (MLP, LENET) for m in ("fedavg", "map")]
+    assert TABLES.not_run(rows) == [f"the three groups of parameters on {MLP}, {LENET}"]
+    rows.append(run_row("map", (80.0, 90.0), group="group 2"))
+    rows.append(run_row("map", (80.0, 90.0), group="alpha=0.5", column=LENET))
+    assert TABLES.not_run(rows) == [f"the three groups of parameters on {LENET}"]
+    rows.append(run_row("map", (80.0, 90.0), group="group 1", column=LENET))
+    assert TABLES.not_run(rows) == []
 
 
 @pytest.mark.parametrize(
@@ -216,11 +266,18 @@ def test_a_gain_that_three_seeds_may_give_by_chance_is_none(
 
 def test_map_is_above_fedavg_in_part_if_in_one_of_two_columns(run_row: RunRow) -> None:
     rows = [r for c in (MLP, LENET) for r in seeds(run_row, "fedavg", 80.0, 90.0, column=c)]
-    rows += seeds(run_row, "map", 81.0, 91.0) + seeds(run_row, "map", 79.0, 89.0, column=LENET)
+    rows += seeds(run_row, "map", 81.0, 91.0)
+    rows += [run_row("map", (79.0 - s, 89.0 - s), column=LENET, seed=s) for s in range(3)]
     finding = ABOVE.judge(rows)
     assert finding.verdict is Verdict.IN_PART
-    clients = Estimate.of([1.0] * 6 + [-1.0] * 6)
-    assert finding.short == f"+0.0 ± 0.0 global and {clients} personal, 2 of 8 columns"
+    # LeNet: the seeds' −1, −2, −3 have the error (2 / 2 / 3) ** 0.5, the six clients'
+    # (4 / 5 / 6) ** 0.5; half of it for the mean with MLPNet's 1 ± 0
+    assert finding.numbers == (
+        f"{MLP} +1.00 ± 0.00 global and +1.00 ± 0.00 personal; "
+        f"{LENET} −2.00 ± 0.58 global and −2.00 ± 0.37 personal"
+    )
+    both = "−0.50 ± 0.29 global and −0.50 ± 0.18 personal"
+    assert finding.short == f"{both}, 2 of 8 columns"
 
 
 def test_a_column_without_one_of_maps_numbers_does_not_count(run_row: RunRow) -> None:
@@ -241,69 +298,108 @@ def singles(run_row: RunRow, goal: str, **scores: float) -> list[Row]:
     ]
 
 
+def all_but(goal: str, *methods: str) -> list[str]:
+    """The names of the paper's other methods."""
+    return [METHODS[m].__name__ for m in METHODS_OF[goal] if m not in methods]
+
+
+SINGLE = " and ".join(all_but("global", *COMBINED, "fedrs", "scaffold"))
+
+
 @pytest.mark.parametrize(
     ("scores", "verdict", "above"),
     [
-        ({"fedrs": 60.0, "scaffold": 61.0, "map": 70.0, "scamap": 70.0}, Verdict.HOLDS, "none"),
-        ({"fedrs": 60.0, "scaffold": 55.0, "ditto": 55.0}, Verdict.HOLDS, "none"),
-        ({"fedrs": 60.0, "scaffold": 55.0, "ditto": 56.0}, Verdict.IN_PART, "Ditto"),
-        ({"fedrs": 49.0, "scaffold": 61.0}, Verdict.IN_PART, "FedAvg"),
-        ({"fedrs": 50.0, "scaffold": 50.0}, Verdict.FAILS, "none"),
+        (
+            {"fedrs": 60.0, "scaffold": 61.0, "map": 70.0, "scamap": 70.0},
+            Verdict.HOLDS,
+            ("none", "none"),
+        ),
+        ({"fedrs": 60.0, "scaffold": 55.0, "ditto": 55.0}, Verdict.HOLDS, ("none", "none")),
+        ({"fedrs": 60.0, "scaffold": 55.0, "ditto": 56.0}, Verdict.IN_PART, ("none", "Ditto")),
+        (
+            {"fedrs": 60.0, "scaffold": 55.0, "ditto": 56.0, "moon": 61.0},
+            Verdict.IN_PART,
+            ("MOON", "MOON and Ditto"),
+        ),
+        ({"fedrs": 49.0, "scaffold": 61.0}, Verdict.IN_PART, (SINGLE, "none")),
+        ({"fedrs": 50.0, "scaffold": 50.0}, Verdict.FAILS, ("none", "none")),
+        ({"fedrs": 49.0, "scaffold": 48.0}, Verdict.FAILS, (SINGLE, SINGLE)),
     ],
 )
 def test_the_best_single_methods_for_aggregation(
-    scores: dict[str, float], verdict: Verdict, above: str, run_row: RunRow
+    scores: dict[str, float], verdict: Verdict, above: tuple[str, str], run_row: RunRow
 ) -> None:
     finding = SINGLES.judge(singles(run_row, "global", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
     gains = [Estimate(scores[m] - 50, 0.0) for m in ("fedrs", "scaffold")]
-    begin = f"{MLP}: FedRS {gains[0]}, Scaffold {gains[1]} from FedAvg, above them of 17: {above}"
-    assert finding.numbers.startswith(begin)
-    assert finding.short == f"FedRS {gains[0]} from FedAvg, 1 of 8 columns"
+    told = f"FedRS {gains[0]}, Scaffold {gains[1]} from FedAvg"
+    assert finding.numbers == (
+        f"{MLP}: {told}. Of the 15 other single methods run: {above[0]} above FedRS, {above[1]} "
+        "above Scaffold"
+    )
+    assert finding.short == f"{told}, 1 of 8 columns"
 
 
 @pytest.mark.parametrize(
-    ("scores", "verdict"),
+    ("scores", "verdict", "above"),
     [
-        ({"fedphp": 60.0, "map": 70.0}, Verdict.HOLDS),
-        ({"fedphp": 60.0, "ditto": 61.0}, Verdict.IN_PART),
-        ({"fedphp": 49.0}, Verdict.FAILS),
+        ({"fedphp": 60.0, "map": 70.0}, Verdict.HOLDS, "none"),
+        ({"fedphp": 60.0, "ditto": 61.0}, Verdict.IN_PART, "Ditto"),
+        (
+            {"fedphp": 49.0},
+            Verdict.FAILS,
+            " and ".join(all_but("personal", *COMBINED, "fedphp")),
+        ),
     ],
 )
 def test_the_best_single_method_for_personalization(
-    scores: dict[str, float], verdict: Verdict, run_row: RunRow
+    scores: dict[str, float], verdict: Verdict, above: str, run_row: RunRow
 ) -> None:
     finding = HPM.judge(singles(run_row, "personal", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
-    assert "of 19: " in finding.numbers
+    told = f"FedPHP {Estimate(scores['fedphp'] - 50, 0.0)} from FedAvg"
+    assert finding.numbers == (
+        f"{MLP}: {told}. Of the 18 other single methods run: {above} above FedPHP"
+    )
+    assert finding.short == f"{told}, 1 of 8 columns"
+
+
+def test_a_rankings_number_is_the_mean_of_the_columns(run_row: RunRow) -> None:
+    rows = singles(run_row, "global", fedrs=60.0, scaffold=61.0)
+    more = singles(run_row, "global", fedrs=54.0, scaffold=48.0)
+    finding = SINGLES.judge(rows + [r | {"column": LENET} for r in more])
+    told = "FedRS +7.00 ± 0.00, Scaffold +4.50 ± 0.00 from FedAvg"
+    assert finding.short == f"{told}, 2 of 8 columns"
+    first, second = finding.numbers.split("; ")
+    assert first.startswith(f"{MLP}: FedRS +10.00 ± 0.00, Scaffold +11.00 ± 0.00 from FedAvg. ")
+    assert second.startswith(f"{LENET}: FedRS +4.00 ± 0.00, Scaffold −2.00 ± 0.00 from FedAvg. ")
 
 
 def test_a_ranking_holds_so_far_while_methods_are_missing(run_row: RunRow) -> None:
     rows = [r for m, v in {"fedavg": 7.0, "fedphp": 9.0}.items() for r in seeds(run_row, m, v, v)]
     finding = HPM.judge([*rows, run_row("ditto", (99.0, 99.0))])  # one seed does not count
     assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, True)
-    assert finding.numbers.endswith("above them of 2: none")
+    assert finding.numbers.endswith(". Of the 1 other single methods run: none above FedPHP")
 
 
 @pytest.mark.parametrize(
-    ("scores", "verdict", "numbers"),
+    ("scores", "verdict", "above"),
     [
-        ({"map": 60.0, "scamap": 61.0}, Verdict.HOLDS, "none"),
-        ({"map": 60.0, "ditto": 60.0}, Verdict.HOLDS, "none"),
-        ({"map": 60.0, "ditto": 61.0}, Verdict.IN_PART, "Ditto"),
-        ({"map": 50.0, "ditto": 61.0}, Verdict.FAILS, "Ditto"),
-        ({"map": 49.0, "ditto": 61.0}, Verdict.FAILS, ""),
+        ({"map": 60.0, "scamap": 61.0}, Verdict.HOLDS, []),
+        ({"map": 60.0, "ditto": 60.0}, Verdict.HOLDS, []),
+        ({"map": 60.0, "ditto": 61.0}, Verdict.IN_PART, ["Ditto"]),
+        ({"map": 50.0, "ditto": 61.0}, Verdict.FAILS, ["Ditto"]),
+        ({"map": 49.0, "ditto": 61.0}, Verdict.FAILS, all_but("global", "map", "scamap")),
     ],
 )
 def test_nobody_is_above_map_in_both(
-    scores: dict[str, float], verdict: Verdict, numbers: str, run_row: RunRow
+    scores: dict[str, float], verdict: Verdict, above: list[str], run_row: RunRow
 ) -> None:
     finding = NOBODY.judge(singles(run_row, "personal", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
-    assert finding.short.endswith(" of 21 methods, 1 of 8 columns")
-    if numbers:
-        assert finding.numbers == f"above MAP in both: {MLP}, of 21 methods: {numbers}"
-        assert finding.short.startswith("none" if numbers == "none" else "1")
+    told = ", ".join(above) or "none"
+    assert finding.numbers == f"above MAP in both: {MLP}, of 19 others: {told}"
+    assert finding.short == f"{len(above) or 'none'} of 19 others, 1 of 8 columns"
 
 
 @pytest.mark.parametrize(

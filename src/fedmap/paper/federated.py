@@ -3,14 +3,13 @@ cuts, and the rows of numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any, NamedTuple
 
 from fedmap.data import defaults_of
 from fedmap.experiment.runs import RunWork
 from fedmap.methods import METHODS, parameters_of, variant
 from fedmap.paper.finding import SEEDS, Estimate
-from fedmap.paper.study import GOALS, Choice, Row, Scale, Study, require
+from fedmap.paper.study import GOALS, Choice, Row, Scale, Study, names_of, require
 from fedmap.simulate.result import STEADY
 from fedmap.simulate.settings import NO_NUMBERS, Settings
 
@@ -201,27 +200,27 @@ def trusted(rows: list[Row]) -> list[Row]:
     ]
 
 
-def by_seed(rows: list[Row], ours: Who, other: Who, goal: str) -> dict[int, list[float]]:
-    """How far one is above another where both have a run of the same column and seed. Global: of
+def by_seed(
+    rows: list[Row], ours: Who, other: Who, goal: str, column: str
+) -> dict[int, list[float]]:
+    """How far one is above another in a column where both have a run of the same seed. Global: of
     the mean of the last ten rounds. Personal: after the last round, one number for each client."""
-    found = {(r["method"], r["group"], r["column"], r["seed"]): r for r in rows}
-    gains: dict[int, list[float]] = {}
-    for r in rows:
-        twin = found.get((*other, r["column"], r["seed"]))
-        if (r["method"], r["group"]) == ours and twin is not None:
-            first, second = values(r, goal), values(twin, goal)
-            if first and second:
-                pairs = zip(first, second, strict=True)
-                gains.setdefault(r["seed"], []).extend(a - b for a, b in pairs)
+    here = [r for r in rows if r["column"] == column]
+    found = {(r["method"], r["group"], r["seed"]): values(r, goal) for r in here}
+    gains = {}
+    for (*who, seed), mine in found.items():
+        theirs = found.get((*other, seed))
+        if tuple(who) == ours and mine and theirs:
+            gains[seed] = [a - b for a, b in zip(mine, theirs, strict=True)]
     return gains
 
 
 def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | None:
-    """How far one is above another: global over the seeds, personal over all clients."""
-    gains = list(by_seed(rows, ours, other, goal).values())
-    if goal == "global":
-        gains = [[mean(some)] for some in gains]
-    return Estimate.of([gain for some in gains for gain in some]) if gains else None
+    """How far one is above another: global over the seeds, personal over all clients; of several
+    columns the mean, each of which counts as much."""
+    found = [by_seed(rows, ours, other, goal, column) for column in names_of(rows, "column")]
+    parts = [Estimate.of([g for some in gains.values() for g in some]) for gains in found if gains]
+    return Estimate.together(parts) if parts else None
 
 
 def gains_of(rows: list[Row], who: Who) -> str | None:

@@ -3,6 +3,7 @@ words."""
 
 from collections.abc import Sequence
 from enum import StrEnum
+from math import hypot
 from statistics import mean, stdev
 from typing import NamedTuple
 
@@ -60,8 +61,22 @@ class Estimate(NamedTuple):
         error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
         return cls(mean(values), error, len(values))
 
+    @classmethod
+    def together(cls, parts: Sequence["Estimate"]) -> "Estimate":
+        """The mean of independent ones, each of which counts as much, however many values it has.
+        Without an error where one has none."""
+        errors = [part.error for part in parts if part.error is not None]
+        error = hypot(*errors) / len(parts) if len(errors) == len(parts) else None
+        free = sum(part.number - 1 for part in parts)  # degrees of freedom
+        return cls(mean(part.mean for part in parts), error, free + 1)
+
+    def minus(self, other: "Estimate") -> "Estimate":
+        """The difference of two independent ones."""
+        half = Estimate.together([self, other._replace(mean=-other.mean)])
+        return half._replace(mean=2 * half.mean, error=half.error and 2 * half.error)
+
     def __str__(self) -> str:
-        return signed(self.mean) + ("" if self.error is None else f" ± {self.error:.1f}")
+        return signed(self.mean, 2) + ("" if self.error is None else f" ± {self.error:.2f}")
 
     def plain(self, digits: int) -> str:
         """Without the sign of a difference."""
@@ -103,6 +118,6 @@ def by_seeds(findings: Sequence[Finding], seeds: int) -> list[Finding]:
     return [f._replace(verdict=Verdict.NOT_TESTED, short=few) for f in findings]
 
 
-def signed(value: float) -> str:
-    """A difference with its sign, to one decimal: +0.3 or −0.3, never −0.0."""
-    return f"{value:+z.1f}".replace("-", "−")
+def signed(value: float, digits: int = 1) -> str:
+    """A difference with its sign: +0.3 or −0.3, never −0.0."""
+    return f"{value:+z.{digits}f}".replace("-", "−")

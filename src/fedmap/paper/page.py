@@ -33,12 +33,16 @@ RULES = """## How a verdict is made
 
 - Personal accuracy is compared client by client, over all clients after the last round: mean
   difference ± standard error. Global accuracy: mean of the last ten rounds, over seeds.
-- A difference counts where chance gives it less than one time in twenty (Student's t): from two
-  standard errors on over hundreds of clients, from 4.3 on over three seeds. In the studies of
-  single nets and of two clients any difference of means counts.
+- A difference counts from two standard errors on over hundreds of clients, from 4.3 on over three
+  seeds (Student's t, one time in twenty by chance), and from a point on between two single runs; a
+  smaller one counts as none. Clients of one seed share a global model, so their error is too small
+  for other federations: tables 1 and 2 also have the gains seed by seed.
 - A verdict needs three seeds, or one where a run takes over an hour; a failed training is named and
   left out. **Not tested**: the runs, the data or the scale here do not allow a verdict.
-- *So far*: some of the methods or columns that the claim is about were not run."""
+- *So far*: some of the methods or columns that the claim is about were not run. *Small scale*: with
+  fewer samples, clients and rounds than the paper; each page says what was cut.
+- Gradients are cut at length 100 unless a page says otherwise: the authors' code does so in nearly
+  all methods, the paper does not say it."""
 
 
 class Pages(NamedTuple):
@@ -100,24 +104,26 @@ def read_reasons(path: Path) -> dict[str, str]:
     return found
 
 
-def judge(name: str, claim: Claim, tables: Tables) -> Finding:
-    """The claim by its study's rows. The largest scale decides that can."""
-    found = [claim.judge(rows) for (study, _), rows in tables.items() if study == name]
-    tested = [finding for finding in found if finding.verdict != "not tested"]
-    return [*tested, *found, not_tested(claim.text, "not run yet")][0]
+def judge(name: str, claim: Claim, tables: Tables) -> tuple[Finding, Scale | None]:
+    """The claim by its study's rows, and the scale that decides: the largest that can."""
+    found = [(claim.judge(rows), scale) for (study, scale), rows in tables.items() if study == name]
+    tested = [(finding, scale) for finding, scale in found if finding.verdict != "not tested"]
+    return [*tested, *found, (not_tested(claim.text, "not run yet"), None)][0]
 
 
 def overview(tables: Tables) -> str:
     """One screen: each claim with its verdict, one number and the way to its study."""
     lines = ["| claim of the paper | here | in points or as said | study |", "| --- " * 4 + "|"]
     for name, claim in gather():
-        finding = judge(name, claim, tables)
+        finding, scale = judge(name, claim, tables)
         number = finding.short or finding.numbers
+        if scale == "small" and finding.verdict != "not tested":
+            number += " (small scale)"
         link = f"[{name}](reproduction/{name}.md)"
         lines.append(f"| {claim.text} | **{finding.shown_verdict()}** | {number} | {link} |")
     others = [name for name in dict.fromkeys(study for study, _ in tables) if not claims_of(name)]
-    links = ", ".join(f"[{STUDIES[name].line}](reproduction/{name}.md)" for name in others)
-    more = [f"Without a claim of its own: {links}."] if others else []
+    links = ", ".join(f"[{name}](reproduction/{name}.md)" for name in others)
+    more = [wrapped(f"Without a claim of their own: {links}.")] if others else []
     return "\n\n".join([INTRODUCTION, "\n".join(lines), *more, RULES]) + "\n"
 
 
@@ -133,15 +139,17 @@ def study_page(
     study = STUDIES[name]
     parts = [f"# {study.line}", f"{study.paper} of the paper. [All claims](../reproduction.md)."]
     for claim in claims_of(name):
-        finding = judge(name, claim, tables)
+        finding, _ = judge(name, claim, tables)
         parts.append(f"## {claim.text}: {finding.shown_verdict()}")
         parts.append(listed([as_sentence(part) for part in finding.numbers.split("; ")]))
         parts += [reasons[claim.text]] if claim.text in reasons else []
     here = [(scale, rows) for (study_name, scale), rows in tables.items() if study_name == name]
     for scale, rows in here:
         parts += scale_part(name, scale, rows, commands, found)
-    if not here:
-        parts += ["## How to run it", as_block(name, "small", commands)]
+    queued = [s for s in reversed(SCALES) if commands_of(name, s, commands)]
+    there = [scale for scale, _ in here]
+    for scale in [s for s in queued if s not in there] or ([] if here else ["small"]):
+        parts += [f"## How to run it at the scale `{scale}`", as_block(name, scale, commands)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -153,7 +161,8 @@ def scale_part(
     report, mine = study.report(rows), commands_of(name, scale, commands)
     parts = [
         f"## Runs at the scale `{scale}`",
-        wrapped(f"{size_in_words(study.cuts(scale))} {facts(study, rows)} {to_come(mine, rows)}"),
+        wrapped(f"{size_in_words(study.cuts(scale))} {facts(study, rows)}"),
+        wrapped(f"{gaps(study, rows)} {to_come(study, mine, rows)}".strip()),
         as_block(name, scale, mine),
     ]
     for title, figure in report.figures.items():
@@ -167,20 +176,27 @@ def scale_part(
 
 
 def facts(study: Study, rows: list[Row]) -> str:
-    """What the rows are of, and what was not run."""
+    """What the rows are of."""
     told = [seeds_in_words(rows)]
     if "column" in rows[0]:
         clips = sorted({r.get("clip", study.clip) for r in rows}, key=lambda clip: clip or 0)
         limits = ["no limit on gradients" if c is None else f"gradients up to {c:g}" for c in clips]
         told.append(" and ".join(limits))
+    return "; ".join(told) + "."
+
+
+def gaps(study: Study, rows: list[Row]) -> str:
+    """What of the paper's work was not run, in a sentence."""
+    told = []
     columns = [name for name in study.columns if all(r["column"] != name for r in rows)]
     if columns:
-        told.append(f"not run: {', '.join(columns)}")
+        told.append(", ".join(columns))
     there = {variant(str(r.get("method")))[0] for r in rows}
     methods = [name for name in study.methods if variant(name)[0] not in there]
     if methods:
-        told.append(f"methods not run: {', '.join(methods)}")
-    return "; ".join(told) + "."
+        told.append(f"the methods {', '.join(methods)}")
+    told += study.not_run(rows)
+    return f"Not run: {'; '.join(told)}." if told else ""
 
 
 def seeds_in_words(rows: list[Row]) -> str:
@@ -213,16 +229,19 @@ def commands_of(name: str, scale: Scale, commands: list[str]) -> list[str]:
     return [line for line in commands if line.startswith(f"fedmap study {name} --scale {scale}")]
 
 
-def to_come(commands: list[str], rows: list[Row]) -> str:
-    """The columns and seeds of the commands that have no row yet."""
+def to_come(study: Study, commands: list[str], rows: list[Row]) -> str:
+    """The columns and seeds of the commands that have no row yet, with the same limit on
+    gradients."""
     columns = list(dict.fromkeys(r.get("column", "") for r in rows))
-    there = {(r.get("column", ""), r["seed"]) for r in rows}
+    there = {(r.get("column", ""), r["seed"], r.get("clip", study.clip)) for r in rows}
     missing: dict[str, set[int]] = {}
     for line in commands:
         named = re.search(r"""--columns (["']?)(.+?)\1 --""", line)
+        limit = re.findall(r"--clip ([\d.]+)", line)
+        clip = float(limit[0]) if limit else study.clip
         for column in re.split("; ?", named[2]) if named else columns:
             for seed in (re.findall(r"--seeds ([\d,]+)", line) or ["0"])[0].split(","):
-                if (column, int(seed)) not in there:
+                if (column, int(seed), clip) not in there:
                     missing.setdefault(column, set()).add(int(seed))
     told = (f"seeds {numbers(seeds)}" + f" of {c}" * bool(c) for c, seeds in missing.items())
     return f"To come: {'; '.join(told)}." if missing else ""
@@ -246,4 +265,4 @@ def listed(sentences: list[str]) -> str:
 
 def wrapped(text: str) -> str:
     """In lines that are not too long."""
-    return textwrap.fill(text, WIDTH)
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False)

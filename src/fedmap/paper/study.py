@@ -97,6 +97,10 @@ class Study:
         work."""
         raise NotImplementedError
 
+    def not_run(self, rows: list[Row]) -> list[str]:
+        """What else of the paper's work has no row, beside columns and methods; in words."""
+        return []
+
     def claims(self) -> list[Claim]:
         """What the paper claims here, each with the rule that judges it."""
         return []

@@ -34,15 +34,19 @@ class Joint(Tables12):
 STUDIES.add("joint")(Joint())
 
 
-def measured(rows: list[Row], column: str) -> Points:
-    """Both accuracies with default parameters: mean of the last ten rounds, and of all clients,
-    over the seeds that all methods have."""
+def shared(rows: list[Row], column: str) -> list[Row]:
+    """The runs of a column with default parameters, of the seeds that all methods have: levels of
+    different seeds are not to be compared."""
     here = [
         r for r in rows if (r["group"], r["column"], r["outcome"]) == ("default", column, "done")
     ]
     had = [{r["seed"] for r in here if r["method"] == m} for m in names_of(here, "method")]
-    rows = [r for r in here if r["seed"] in set.intersection(*had)]
-    points = {}
+    return [r for r in here if r["seed"] in set.intersection(*had)] if had else []
+
+
+def measured(rows: list[Row], column: str) -> Points:
+    """Both accuracies: mean of the last ten rounds, and of all clients, over the shared seeds."""
+    rows, points = shared(rows, column), {}
     for method in ORDER:
         across, up = (of(rows, (method, "default"), column, STEADIEST[goal]) for goal in GOALS)
         if across and up:
@@ -63,7 +67,8 @@ def figure(rows: list[Row]) -> Figure:
     grid = drawn.subplots(len(columns), 2, squeeze=False)
     for column, (left, right) in zip(columns, grid, strict=True):
         ours = measured(rows, column)
-        scatter(left, ours, f"{column} here, last ten rounds and all clients")
+        seeds = ", ".join(map(str, names_of(shared(rows, column), "seed"))) or "none in common"
+        scatter(left, ours, f"{column} here, seed {seeds}: last ten rounds, all clients")
         scatter(right, printed(ours, column), f"{column} in the paper, last round")
     return drawn
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH
 from fedmap.paper.central import Central, shown_cuts
-from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, signed, together
+from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, together
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
@@ -120,10 +120,16 @@ def accuracies(rows: list[Row], model: str, name: str = "accuracy") -> dict[int,
     }
 
 
-def gaps(rows: list[Row], name: str = "accuracy") -> dict[int, float]:
-    """M1 above M2, where both are there."""
-    m1, m2 = accuracies(rows, "M1", name), accuracies(rows, "M2", name)
-    return {n: m1[n] - m2[n] for n in m1 if n in m2}
+def gaps(rows: list[Row], name: str = "accuracy") -> dict[int, Estimate]:
+    """M1 above M2 by number of targets, over the seeds that both have."""
+    found: dict[int, dict[int, dict[str, float]]] = {}
+    for r in rows:
+        found.setdefault(r["targets"], {}).setdefault(r["seed"], {})[r["model"]] = r[name]
+    gains = {
+        n: [models["M1"] - models["M2"] for models in seeds.values() if len(models) == 2]
+        for n, seeds in sorted(found.items())
+    }
+    return {n: Estimate.of(values) for n, values in gains.items() if values}
 
 
 def figure(rows: list[Row]) -> Figure:
@@ -167,10 +173,11 @@ def accuracy_table(rows: list[Row]) -> Table:
     lines = []
     for n in sorted({r["targets"] for r in rows}):
         cells = [f"{values[n]:.1f}" if n in values else "-" for values in columns]
-        cells += [signed(values[n]) if n in values else "-" for values in differences]
+        cells += [str(values[n]) if n in values else "-" for values in differences]
         lines.append([str(n), *cells])
     caption = (
-        "Test accuracy on the targeted classes in %; both models have an output for every class"
+        "Test accuracy on the targeted classes in %, mean over seeds, and the difference ± its "
+        "standard error; both models have an output for every class"
     )
     return Table(caption, ["targeted classes", *titles, "M1 above M2", "among targets"], lines)
 
@@ -191,7 +198,7 @@ def findings(rows: list[Row]) -> list[Finding]:
     by_number = f"M1 minus M2, in points by number of targeted classes: {in_words(gap)}"
     narrow = f"Where both choose among the targets only, M1 minus M2: {in_words(among)}"
     fewest = min(gap)
-    short = f"M1 {Estimate.of(by_seed(rows, fewest))} from M2 with {fewest} classes"
+    short = f"M1 {gap[fewest]} from M2 with {fewest} classes, {among[fewest]} among them"
     told = [
         Finding(cost, all_or_some_above(gap), by_number, short),
         more_serious_with_fewer(gap),
@@ -203,32 +210,24 @@ def findings(rows: list[Row]) -> list[Finding]:
     return by_seeds(told, len({r["seed"] for r in rows}))
 
 
-def by_seed(rows: list[Row], targets: int) -> list[float]:
-    """M1 above M2 with so many targets, seed by seed."""
-    m1, m2 = (
-        {r["seed"]: r["accuracy"] for r in rows if (r["model"], r["targets"]) == (model, targets)}
-        for model in ("M1", "M2")
-    )
-    return [m1[seed] - m2[seed] for seed in m1 if seed in m2]
-
-
-def in_words(gap: dict[int, float]) -> str:
+def in_words(gap: dict[int, Estimate]) -> str:
     """Each difference with its number of targets."""
-    return ", ".join(f"{signed(value)} with {n}" for n, value in gap.items())
+    return ", ".join(f"{value} with {n}" for n, value in gap.items())
 
 
-def all_or_some_above(gap: dict[int, float]) -> Verdict:
-    """M1 is above M2 with every number of targets; in part: with some."""
-    above = [value > 0 for value in gap.values()]
+def all_or_some_above(gap: dict[int, Estimate]) -> Verdict:
+    """M1 is above M2 with every number of targets, by the error over seeds; in part: with some."""
+    above = [value.above for value in gap.values()]
     return Verdict.of(all(above), any(above))
 
 
-def more_serious_with_fewer(gap: dict[int, float]) -> Finding:
-    """With every step to fewer targets; in part: from the most to the fewest."""
+def more_serious_with_fewer(gap: dict[int, Estimate]) -> Finding:
+    """With every step to fewer targets, by the errors of both; in part: from the most to the
+    fewest."""
     few_to_many = list(gap.values())
     numbers = (
-        f"The degradation is {signed(few_to_many[0])} points with {min(gap)} targets and "
-        f"{signed(few_to_many[-1])} with {max(gap)}"
+        f"The degradation is {few_to_many[0]} points with {min(gap)} targets and "
+        f"{few_to_many[-1]} with {max(gap)}"
     )
     statement = (
         "The paper's 'as the number of targeted classes decreases, the degradation becomes more "
@@ -236,5 +235,11 @@ def more_serious_with_fewer(gap: dict[int, float]) -> Finding:
     )
     if len(gap) < 2:
         return Finding(statement, Verdict.NOT_TESTED, numbers)
-    every_step = all(a > b for a, b in pairwise(few_to_many))
-    return Finding(statement, Verdict.of(every_step, few_to_many[0] > few_to_many[-1]), numbers)
+    every_step = all(larger(a, b) for a, b in pairwise(few_to_many))
+    verdict = Verdict.of(every_step, larger(few_to_many[0], few_to_many[-1]))
+    return Finding(statement, verdict, numbers)
+
+
+def larger(a: Estimate, b: Estimate) -> bool:
+    """By more than chance."""
+    return a.minus(b).above

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import ClassVar
 
-from fedmap.paper.federated import FederatedRun, RunStudy, cut, map_beside_fedavg, words
+from fedmap.paper.federated import (
+    FederatedRun,
+    RunStudy,
+    cut,
+    failures,
+    map_beside_fedavg,
+    words,
+)
 from fedmap.paper.finding import signed
 from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, names_of
 from fedmap.report.table import Table
@@ -53,23 +60,10 @@ class Readings(RunStudy):
             "readings": table(f"Mean of the last ten rounds, {about}", rows, LAST_TEN),
             "last-round": table(f"Last round, {about}", rows, LAST_ROUND),
         }
-        return Report(tables, notes=notes(rows))
+        return Report(tables, notes=failures(rows))
 
 
 STUDIES.add("readings")(Readings())
-
-
-def notes(rows: list[Row]) -> list[str]:
-    """Which readings are above FedAvg, and which runs diverged."""
-    better = [group for group in READINGS if above_fedavg(rows, group)]
-    return [
-        f"Above FedAvg in both accuracies in every column: {'; '.join(better) or 'none'}.",
-        *(
-            f"{r['method']} ({r['group']}) on {r['column']}, seed {r['seed']}, diverged."
-            for r in rows
-            if r["outcome"] == "diverged"
-        ),
-    ]
 
 
 def by_seed(rows: list[Row], column: str, group: str, name: str) -> dict[int, float]:
@@ -82,18 +76,6 @@ def differences(rows: list[Row], column: str, group: str, name: str) -> list[flo
     """From FedAvg with the same seed, for each seed that both have."""
     values, plain = (by_seed(rows, column, which, name) for which in (group, FEDAVG))
     return [value - plain[seed] for seed, value in values.items() if seed in plain]
-
-
-def above_fedavg(rows: list[Row], group: str) -> bool:
-    """In both accuracies, averaged over all of FedAvg's seeds, in every column. One that diverged
-    with a seed is not."""
-    for column in names_of(rows, "column"):
-        for name in ("global_last_10", "personal_last_10"):
-            gains = differences(rows, column, group, name)
-            wanted = len(by_seed(rows, column, FEDAVG, name))
-            if len(gains) < wanted or sum(gains) <= 0:
-                return False
-    return True
 
 
 def table(caption: str, rows: list[Row], numbers: dict[str, str]) -> Table:

@@ -83,7 +83,8 @@ class Robust(Study):
     def report(self, rows: list[Row]) -> Report:
         seeds = ", ".join(str(seed) for seed in names_of(rows, "seed"))
         caption = (
-            "Global accuracy, mean of the last ten rounds / personal accuracy of honest clients, "
+            "Global accuracy, mean of the last ten rounds / personal accuracy of the honest "
+            "clients (fewer with more attackers, so compare within a column), "
             f"in %, mean over seeds {seeds}; clip 100"
         )
         return Report(
@@ -151,7 +152,7 @@ def notes(rows: list[Row]) -> list[str]:
     said = [harm(rows, method, attack) for method in methods for attack in attacks]
     runs = {run_of(r): r["outcome"] for r in rows}
     lost = sum(outcome == "diverged" for outcome in runs.values())
-    told = f"{lost} of {len(runs)} runs diverged; they count as 0 %."
+    told = f"{lost} of {len(runs)} runs diverged" + ("; they count as 0 %." if lost else ".")
     places = prod(len(names_of(rows, name)) for name in ("method", "rule", "seed"))
     missing = places * (1 + len(attacks) * (len(names_of(rows, "share")) - 1)) - len(runs)
     more = [f"Runs of these lines that are not done: {missing} (a dash, or fewer seeds)."]

@@ -22,9 +22,10 @@ from fedmap.paper.federated import (
     place,
     shown_name,
     trusted,
+    values,
     words,
 )
-from fedmap.paper.finding import Finding, Verdict, not_tested, signed
+from fedmap.paper.finding import Estimate, Finding, Verdict, not_tested, signed
 from fedmap.paper.groups import GROUPS
 from fedmap.paper.published import PUBLISHED
 from fedmap.paper.study import GOALS, STUDIES, Choice, Claim, Report, Row, Scale, names_of
@@ -43,7 +44,7 @@ METHODS_OF = {goal: list(dict.fromkeys(m for m, _ in PUBLISHED[goal])) for goal 
 # clients alone are no method of the paper but what its Ditto comes to
 ORDER = [*METHODS_OF["personal"], *(name for name in ("local",) if name in METHODS)]
 COMBINED = ("dittors", "scars", "map", "scamap")  # all others are single methods
-MAP = ("map", "default")
+MAP, FEDPHP = ("map", "default"), ("fedphp", "default")
 BEST = "best group"
 
 
@@ -68,6 +69,11 @@ class Tables12(RunStudy):
     def report(self, rows: list[Row]) -> Report:
         tables = {goal: goal_table(rows, goal) for goal in GOALS}
         return Report(tables, notes=[*notes(rows), *ditto_alone(rows), *failures(rows)])
+
+    def not_run(self, rows: list[Row]) -> list[str]:
+        grouped = {r["column"] for r in rows if r["group"].startswith("group ")}
+        columns = [name for name in names_of(rows, "column") if name not in grouped]
+        return [f"the three groups of parameters on {', '.join(columns)}"] if columns else []
 
     def claims(self) -> list[Claim]:
         singles = partial(best_single, goal="global", wanted=("fedrs", "scaffold"))
@@ -111,9 +117,9 @@ def of(rows: list[Row], who: Who, column: str, number: str) -> list[float]:
 def best_group(rows: list[Row], method: str, column: str, goal: str) -> str | None:
     """As the paper chooses: of a method's three groups, the one whose last round is the highest."""
     found = {
-        group: mean(values)
+        group: mean(mine)
         for group in names_of(rows, "group")
-        if group.startswith("group ") and (values := of(rows, (method, group), column, goal))
+        if group.startswith("group ") and (mine := of(rows, (method, group), column, goal))
     }
     return max(found, key=lambda name: found[name]) if found else None
 
@@ -157,17 +163,28 @@ def cells(rows: list[Row], who: Who, column: str, goal: str) -> list[str]:
         return ["diverged" if lost else "-", "-", "-", paper]
     gain = difference([r for r in rows if r["column"] == column], (method, chosen), FEDAVG, goal)
     last = f"{mean(of(rows, (method, chosen), column, goal)):.1f}"
+    ours = of(rows, (method, chosen), column, STEADIEST[goal])
+    # Levels of other seeds than FedAvg's are not to be compared; the difference is.
+    seeds, usual = (seeds_of(rows, who, column) for who in ((method, chosen), FEDAVG))
+    other = bool(usual) and seeds != usual
     return [
-        with_spread(of(rows, (method, chosen), column, STEADIEST[goal])),
+        with_spread(ours) + (f" (seed {', '.join(map(str, seeds))})" if other else ""),
         "-" if gain is None or who == FEDAVG else str(gain),
         f"{last} ({chosen})" if group == BEST else last,
         paper,
     ]
 
 
-def with_spread(values: list[float]) -> str:
+def seeds_of(rows: list[Row], who: Who, column: str) -> list[int]:
+    """Those of its runs that ended."""
+    where = (*who, column, "done")
+    names = ("method", "group", "column", "outcome")
+    return sorted(r["seed"] for r in rows if tuple(r[name] for name in names) == where)
+
+
+def with_spread(numbers: list[float]) -> str:
     """Mean and, of several, standard deviation."""
-    return f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
+    return f"{mean(numbers):.1f}" + (f" ± {stdev(numbers):.1f}" if len(numbers) > 1 else "")
 
 
 def notes(rows: list[Row]) -> list[str]:
@@ -181,13 +198,8 @@ def notes(rows: list[Row]) -> list[str]:
         if gains and None not in gains.values():
             told = ", ".join(f"{group} {gain}" for group, gain in gains.items())
             sentences.append(f"{column}, MAP from FedAvg with one setting for both goals: {told}.")
-        own = by_seed(mine, MAP, FEDAVG, "personal")
-        if len(own) > 1:
-            told = ", ".join(f"{signed(mean(own[seed]))} (seed {seed})" for seed in sorted(own))
-            sentences.append(
-                f"{column}: clients of one seed share a global model, so the error over clients is "
-                f"smaller than that over federations. MAP's personal gain by seed: {told}."
-            )
+        if seeds := [told for who in (MAP, FEDPHP) if (told := seed_by_seed(mine, who, column))]:
+            sentences.append(f"{column}, personal gains by seed: {'; '.join(seeds)}.")
         chosen = {goal: best_group(mine, "map", column, goal) for goal in GOALS}
         if all(chosen.values()):
             parts = (
@@ -201,21 +213,38 @@ def notes(rows: list[Row]) -> list[str]:
     return sentences
 
 
+def seed_by_seed(rows: list[Row], who: Who, column: str) -> str:
+    """How far it is above FedAvg in personalization with each seed, and their mean with its error:
+    clients of one seed share a global model, so the error over clients is too small."""
+    gains = by_seed(rows, who, FEDAVG, "personal", column)
+    if len(gains) < 2:
+        return ""
+    means = [mean(gains[seed]) for seed in sorted(gains)]
+    return f"{shown_name(*who)} {', '.join(map(signed, means))} (mean {Estimate.of(means)})"
+
+
 def ditto_alone(rows: list[Row]) -> list[str]:
     """The published Ditto beside clients that train alone, where they were run."""
     sentences = []
     for column in names_of(rows, "column"):
-        alone, ours = (
-            of(rows, (method, "default"), column, STEADIEST["personal"])
-            for method in ("local", "ditto")
-        )
+        alone, ours = (level(rows, method, column) for method in ("local", "ditto"))
         if alone and ours:
             sentences.append(
-                f"{column}: clients that train alone have {with_spread(alone)}, Ditto here has "
-                f"{with_spread(ours)}; the paper prints {PUBLISHED['personal']['ditto', column]} "
-                "for Ditto, whose pull its code divides to nothing."
+                f"{column}: clients that train alone have {alone}, Ditto here has {ours} (all "
+                f"clients, ± standard error over them); the paper prints "
+                f"{PUBLISHED['personal']['ditto', column]} for Ditto, whose pull its code divides "
+                "to nothing."
             )
     return sentences
+
+
+def level(rows: list[Row], method: str, column: str) -> str:
+    """The personal accuracy over all clients of all seeds, with its standard error."""
+    mine = [
+        r for r in rows if (r["method"], r["group"], r["column"]) == (method, "default", column)
+    ]
+    every = [accuracy for r in mine for accuracy in values(r, "personal")]
+    return Estimate.of(every).plain(1) if every else ""
 
 
 def judged(rows: list[Row], goals: Sequence[str], *methods: str) -> dict[str, list[Row]]:
@@ -276,22 +305,27 @@ def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ..
     parts, first, won, so_far = [], [], [], some_missing(columns)
     for column, mine in columns.items():
         singles = [m for m in names_of(mine, "method") if m in everyone]
-        rivals = [m for m in singles if any(above(mine, m, w, goal) for w in wanted)]
-        others = [m for m in rivals if m not in wanted]
+        others = [m for m in singles if m not in wanted]
+        better = {w: [m for m in others if above(mine, m, w, goal)] for w in wanted}
         won.append([above(mine, m, "fedavg", goal) for m in wanted])
-        first.append(all(won[-1]) and not others)
+        first.append(all(won[-1]) and not any(better.values()))
         so_far |= set(singles) != everyone
-        gains = ", ".join(
-            f"{METHODS[m].__name__} {difference(mine, (m, 'default'), FEDAVG, goal)}"
-            for m in wanted
+        rivals = ", ".join(
+            f"{' and '.join(map(shown_name, who)) or 'none'} above {shown_name(w)}"
+            for w, who in better.items()
         )
-        better = ", ".join(METHODS[m].__name__ for m in others) or "none"
-        parts.append(f"{column}: {gains} from FedAvg, above them of {len(singles)}: {better}")
+        told = f"{column}: {from_fedavg(mine, wanted, goal)}"
+        parts.append(f"{told}. Of the {len(others)} other single methods run: {rivals}")
     in_part = any(all(column) for column in zip(*won, strict=True))
     every = [r for mine in columns.values() for r in mine]
-    short = str(difference(every, (wanted[0], "default"), FEDAVG, goal))
-    short = f"{METHODS[wanted[0]].__name__} {short} from FedAvg, {in_columns(columns)}"
+    short = f"{from_fedavg(every, wanted, goal)}, {in_columns(columns)}"
     return Finding(claim, Verdict.of(all(first), in_part), "; ".join(parts), short, so_far)
+
+
+def from_fedavg(rows: list[Row], methods: Sequence[str], goal: str) -> str:
+    """How far each method is above FedAvg, in words."""
+    gains = {m: difference(rows, (m, "default"), FEDAVG, goal) for m in methods}
+    return ", ".join(f"{METHODS[m].__name__} {gain}" for m, gain in gains.items()) + " from FedAvg"
 
 
 def nobody_above_in_both(claim: str, rows: list[Row]) -> Finding:
@@ -309,11 +343,11 @@ def nobody_above_in_both(claim: str, rows: list[Row]) -> Finding:
         better = [m for m in others if all(above(mine, m, "map", goal) for goal in GOALS)]
         nobody.append(not better)
         anybody |= set(better)
-        most = max(most, len(names))
+        most = max(most, len(others))
         won.append(all(above(mine, "map", "fedavg", goal) for goal in GOALS))
         so_far |= len(names) < len(METHODS_OF["global"])
         told = ", ".join(METHODS[m].__name__ for m in better) or "none"
-        parts.append(f"{column}, of {len(names)} methods: {told}")
+        parts.append(f"{column}, of {len(others)} others: {told}")
     numbers = f"above MAP in both: {'; '.join(parts)}"
-    short = f"{len(anybody) or 'none'} of {most} methods, {in_columns(columns)}"
+    short = f"{len(anybody) or 'none'} of {most} others, {in_columns(columns)}"
     return Finding(claim, Verdict.of(all(nobody), all(won)), numbers, short, so_far)

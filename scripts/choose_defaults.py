@@ -29,9 +29,20 @@ from fedmap.simulate.result import STEADY
 MORE: dict[str, list[dict[str, Any]]] = {
     "dittors": [{"alpha": 0.9, "weight": 0.1}],
     "fedaws": [],
-    "feddecorr": [{"weight": 0.1}, {"weight": 0.01}],
+    "feddecorr": [
+        {"weight": 0.1},
+        {"weight": 0.01},
+        {"within": True, "weight": 0.01},
+        {"within": True, "weight": 0.00001},
+    ],
     "feddyn": [],
-    "fedgela": [{"adapt": True}, {"adapt": False}, {"loss": "etf"}],
+    "fedgela": [
+        {"adapt": True},
+        {"adapt": True, "scale": 5.0},
+        {"adapt": False},
+        {"loss": "etf", "temperature_factor": 10.0},
+        {"loss": "etf", "temperature_factor": 1.0},
+    ],
     "fedlc": [{"tau": 1.0}, {"tau": 0.1}],
     "fedlesam": [{"rho": 0.1}, {"rho": 0.1, "direction": "local"}],
     "fedloge": [
@@ -40,7 +51,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
         {"scale": 1.0, "head": "fixed"},
         {"scale": 1.0, "head": "plain"},
     ],
-    "fednh": [{"scale": 10.0}, {"scale": 30.0}],
+    "fednh": [{"scale": scale} for scale in (1.0, 10.0, 20.0, 30.0)],
     "fedntd": [{"temperature": 1.0}, {"temperature": 3.0}],
     "fedphp": [{"transfer": "kd", "weight": 0.01}],
     "fedproto": [{"weight": 1.0}],

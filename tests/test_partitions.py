@@ -329,9 +329,12 @@ def test_a_name_that_is_a_number_is_a_name(written: Written) -> None:
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ("0,ant\n0,bee\n1,cow\n", "there is no class 'cow'; .*there are: ant, bee, cat, dog"),
-        ("0,ant\n0,bee\n1,4\n", r"there is no class '4'; .*number from 0 to 3\)"),
-        ("0,ant\n0,bee\n0,-1\n", "there is no class '-1'"),
+        (
+            "0,ant\n0,bee\n1,cow\n",
+            "row 4: there is no class 'cow'; .*there are: ant, bee, cat, dog",
+        ),
+        ("0,ant\n0,bee\n1,4\n", r"row 4: there is no class '4'; .*number from 0 to 3\)"),
+        ("0,ant\n0,bee\n0,-1\n", "row 4: there is no class '-1'"),
         ("0,ant\n0,bee\n1,cat\n", "class 'dog' is nobody's: give it to a client"),
         ("0,ant\n0,bee\n2,cat\n2,dog\n", "client 1 has no class; clients are numbered from 0"),
         ("1,ant\n1,bee\n1,cat\n1,dog\n", "client 0 has no class"),
@@ -341,7 +344,7 @@ def test_a_name_that_is_a_number_is_a_name(written: Written) -> None:
         ("0,ant\n0,\n", "row 3 has no value in column class"),
         ("0,ant\n,bee\n", "row 3 has no value in column client"),
         ("0,ant,1\n", "row 2 has 3 values, but there are 2 columns"),
-        ("", "there is no "),
+        ("", "there is no row below its header"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused_with_its_file_and_what_is_wrong(

@@ -227,13 +227,13 @@ class ClassesParams(PartitionParams):
         return given | {"file": str(path), "checksum": found}
 
     def count_clients(self, owner: Ints | None) -> int | None:
-        return len({client for client, _ in self.rows()})
+        return len({client for _, client, _ in self.rows()})
 
-    def rows(self) -> list[tuple[int, str]]:
-        """Client and class of every row."""
+    def rows(self) -> list[tuple[int, int, str]]:
+        """Number, client and class of every row."""
         table = read_table(Path(self.file))
         columns = zip(table.rows, table.column("client"), table.column("class"), strict=True)
-        return [(self._client(row, client), label) for row, client, label in columns]
+        return [(row, self._client(row, client), label) for row, client, label in columns]
 
     def _client(self, row: int, text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -247,10 +247,10 @@ def draw_classes(given: Labels, params: PartitionParams, rng: np.random.Generato
     """What the table says, or a sentence why that cannot be."""
     assert isinstance(params, ClassesParams)
     rows = params.rows()
-    _refuse_other_clients(given, {client for client, _ in rows}, params.file)
+    _refuse_other_clients(given, {client for _, client, _ in rows}, params.file)
     holds = np.zeros((given.clients, given.classes), bool)
-    for client, label in rows:
-        holds[client, _class(given, label, params.file)] = True
+    for row, client, label in rows:
+        holds[client, _class(given, label, f"{params.file}: row {row}")] = True
     _refuse_classes(given, ~np.any(holds, axis=0), params.file, "is nobody's: give it to a client")
     owner = divide(given, holds.astype(float), rng)
     found = np.zeros_like(holds)
@@ -278,7 +278,7 @@ def _refuse_classes(given: Labels, which: NDArray[np.bool_], file: str, why: str
         raise FedmapError(f"{file}: class {name} {why}")
 
 
-def _class(given: Labels, text: str, file: str) -> int:
+def _class(given: Labels, text: str, where: str) -> int:
     """The number of a class that is given by name, or by number where no class has that name."""
     if text in given.names:
         return given.names.index(text)
@@ -286,7 +286,7 @@ def _class(given: Labels, text: str, file: str) -> int:
         return int(text)
     known = f"; {nearest(text, given.names)}" if given.names else ""
     raise FedmapError(
-        f"{file}: there is no class {text!r}{known} (or a number from 0 to {given.classes - 1})"
+        f"{where}: there is no class {text!r}{known} (or a number from 0 to {given.classes - 1})"
     )
 
 

@@ -119,7 +119,7 @@ def read_table(path: Path) -> Table:
     if len(set(header)) < len(header) or "" in header:
         raise FedmapError(f"{path}: row 1 must have a different name for each column")
     if len(lines) < 2:
-        raise FedmapError(f"{path}: there is no sample")
+        raise FedmapError(f"{path}: there is no row below its header")
     for number, row in lines:
         if len(row) != len(header):
             raise FedmapError(

@@ -88,6 +88,21 @@ def test_a_method_of_ones_own_takes_its_place(fedmap: Fedmap, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("_small")
+def test_a_method_that_diverges_with_every_seed_is_named(fedmap: Fedmap, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from fedmap.methods import FedAvg\n"
+        "class Mine(FedAvg):\n"
+        "    def aggregate(self, server, state, uploads):\n"
+        "        return {'model': state['model'] + float('nan')}\n"
+    )
+    result = fedmap(f"leaderboard --method {file}:Mine --out {tmp_path / 'out'} --quiet")
+    assert result.returncode == 1
+    assert "Mine diverged with every seed of the leaderboard fashion-mini" in result.stderr
+    assert str(tmp_path / "out") in result.stderr
+
+
+@pytest.mark.usefixtures("_small")
 def test_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
     places = leaderboard("fashion-mini", ["fedrs"], out=tmp_path)
     found = {place.method: place.entries for place in places}

@@ -315,4 +315,10 @@ def leaderboard(
     )
     new = measured(comparison)
     names = {one.method for one in new}
+    lost = [label for label in comparison.runs if label not in names]
+    if lost and not comparison.runs.keys() >= set(contenders(board)):
+        raise FedmapError(
+            f"{', '.join(lost)} diverged with every seed of the leaderboard {board} and has no "
+            f"place in it; its runs are in {out}"
+        )
     return ranking([*new, *(one for one in kept(board) if one.method not in names)])

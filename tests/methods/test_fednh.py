@@ -84,8 +84,10 @@ def test_prototypes_that_stay_wholly_keep_their_bits(world: World, net: str) -> 
     assert torch.equal(world.play(method, net=net)[-1].server["model"][part], start[part])
 
 
-def test_a_class_that_nobody_of_the_round_has_keeps_its_bits(world: World) -> None:
-    first, second = world.play(FedNH(), selected=[[0, 1, 2], [0, 1]])  # client 2 alone has class 3
+@pytest.mark.parametrize("rho", [0.9, 0.0])
+def test_a_class_that_nobody_of_the_round_has_keeps_its_bits(world: World, rho: float) -> None:
+    # client 2 alone has class 3
+    first, second = world.play(FedNH(rho=rho), selected=[[0, 1, 2], [0, 1]])
     before, after = rows(first.server["model"]), rows(second.server["model"])
     assert (before == after).all(1).tolist() == [False, False, False, True]
     assert torch.allclose(after.norm(dim=1), torch.ones(4), atol=1e-6)

@@ -11,7 +11,8 @@ from torch import Tensor
 from fedmap.check import check_method
 from fedmap.errors import FedmapError
 from fedmap.methods.fedavg import FedAvg
-from fedmap.methods.knnper import Neighbors, kNNPer
+from fedmap.methods.knnper import KNNPerParams, Neighbors, best_mix, kNNPer
+from fedmap.nets import build
 from fedmap.values import Values
 
 
@@ -119,6 +120,23 @@ def test_a_client_chooses_the_mix_that_its_own_samples_speak_for(world: World) -
         q = torch.stack([by_hand(h, y, h[i], 3, 1.0, without=i) for i in range(len(y))])
         right = [int(((m * q + (10 - m) * softmax).argmax(1) == y).sum()) for m in range(11)]
         assert float(own["mix"]) == right.index(max(right)) / 10
+
+
+def test_a_sample_has_no_say_about_itself() -> None:
+    """Every sample's nearest other one has another label, and the model always says class 0: no mix
+    is right about any of them. With its own entry in the store each would be."""
+    net = build("tiny", (6,), 4, 0)
+    torch.nn.init.zeros_(net.classifier.weight)
+    features = torch.zeros(6, net.classifier.in_features)
+    features[:, 0] = torch.tensor([0.0, 0.1, 10.0, 10.1, 20.0, 20.1])
+    own = {
+        "features": features,
+        "labels": torch.tensor([1, 2, 2, 1, 1, 2]),
+        "mix": torch.tensor(1.0),
+    }
+    stored = Neighbors(net, own, KNNPerParams(neighbors=1))
+    assert torch.equal(stored.neighbors(features).argmax(1), own["labels"])
+    assert best_mix(stored, own) == 0
 
 
 def test_a_client_asks_the_last_download_at_the_end(world: World) -> None:

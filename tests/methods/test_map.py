@@ -190,6 +190,10 @@ def answers(world: World, method: AnyMethod, personal: Values, x: Tensor) -> Ten
         return method.predictor(world.models(), personal)(x)
 
 
+def test_what_the_preset_own_sets() -> None:
+    assert own().params == MAP(mode="removed", own=True, opinion=0.5).params
+
+
 def test_with_its_three_parameters_off_the_preset_own_is_map_to_the_bit(world: World) -> None:
     plain = own(mode="binary", own=False, opinion=0)
     one, other = (world.play(method) for method in (plain, MAP()))

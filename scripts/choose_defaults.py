@@ -19,7 +19,7 @@ from typing import Any
 from choose_map_default import SEEDS, held_out
 
 import fedmap
-from fedmap.errors import FedmapError
+from fedmap.errors import DivergenceError
 from fedmap.methods import METHODS
 from fedmap.paper.groups import GROUPS
 from fedmap.report.table import Table, percent
@@ -86,7 +86,7 @@ def scores(
                 method, federation, out=out / f"{method}-{words}-{rounds}-{seed}", resume=True,
                 net="lenet", rounds=rounds, seed=seed, params=params, workers=workers,
             )  # fmt: skip
-        except FedmapError:  # no longer finite, or an upload a hundred times too long
+        except DivergenceError:
             return None
         final = run.final
         own = final["personal_accuracy_all_clients"]

@@ -9,12 +9,15 @@ goes to standard output.
 
 import argparse
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
+import torch.nn.functional as F
 from choose_map_default import SEEDS, held_out
+from torch import Tensor
 
 import fedmap
-from fedmap.errors import FedmapError
+from fedmap.errors import DivergenceError
 from fedmap.experiment.leaderboard import BOARDS, FIRST
 from fedmap.methods import variant
 from fedmap.report.table import Table, percent
@@ -30,21 +33,31 @@ METRICS = {
 def cells(
     label: str, federations: dict[int, fedmap.Federation], training: dict[str, Any], out: Path
 ) -> list[str]:
-    """A contender's accuracies over the seeds, and how many of its runs diverged."""
+    """A contender's accuracies over the seeds, how alike the rows of its global classifier end, and
+    how many of its runs diverged."""
     method, params = variant(label)
-    words, finals = f"lr={training['lr']}-" if "lr" in training else "", []
+    words, runs = f"lr={training['lr']}-" if "lr" in training else "", []
     for seed, federation in federations.items():
         try:
             run = fedmap.run(
                 method, federation, out=out / f"{label}-{words}{seed}", resume=True,
                 seed=seed, params=params, **training,
             )  # fmt: skip
-        except FedmapError:  # no longer finite, or an upload a hundred times too long
+        except DivergenceError:
             continue
-        finals.append(run.final)
-    columns = [[final[name] for final in finals if final[name] is not None] for name in METRICS]
+        runs.append(run)
+    columns = [[v for run in runs if (v := run.final[name]) is not None] for name in METRICS]
     found = [percent(column) if column else "-" for column in columns]
-    return [label, *found, str(len(federations) - len(finals))]
+    alike = [cosine(model) for run in runs if (model := run.global_model)]
+    rows = f"{mean(alike):z.2f}" if alike else "-"
+    return [label, *found, rows, str(len(federations) - len(runs))]
+
+
+def cosine(model: Any) -> float:
+    """The mean over all pairs of rows of its classifier."""
+    rows: Tensor = F.normalize(model.classifier.weight.detach())
+    cosines = rows @ rows.T
+    return float(cosines.fill_diagonal_(0).sum() / (cosines.numel() - len(cosines)))
 
 
 def main() -> None:
@@ -65,7 +78,7 @@ def main() -> None:
     clients = training.pop("clients", None)
     federations = {seed: fedmap.partition(dataset, clients, seed=seed) for seed in SEEDS}
     lines = [cells(label, federations, training, given.out) for label in given.methods]
-    head = [given.board, *METRICS.values(), "runs that diverged"]
+    head = [given.board, *METRICS.values(), "cosine of rows", "runs that diverged"]
     print(Table("", head, lines).markdown(), flush=True)
 
 

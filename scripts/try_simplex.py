@@ -17,7 +17,7 @@ from choose_map_default import SEEDS, held_out
 from torch import nn
 
 import fedmap
-from fedmap.errors import FedmapError
+from fedmap.errors import DivergenceError
 from fedmap.methods.fedgela import FedGELA
 from fedmap.methods.parts.body import simplex, with_classifier
 from fedmap.nets import Net
@@ -78,7 +78,7 @@ def cells(
                 method, federation, out=out / f"{short}-{rounds}-{seed}", resume=True,
                 net=net, rounds=rounds, seed=seed, params=params, workers=workers,
             )  # fmt: skip
-        except FedmapError:  # no longer finite, or an upload a hundred times too long
+        except DivergenceError:
             continue
         finals.append(run.final)
     names = (f"global_accuracy_last_{STEADY}", "personal_accuracy_all_clients")

@@ -218,7 +218,7 @@ RULES = [
         lambda n: n.tests_median < FEW_TESTS,
         "read gains of single clients over several seeds only: --seeds 0-2",
         "",
-        "each client's change from FedAvg to MAP, Fashion-MNIST, 100 clients, three seeds",
+        "each client's change from FedAvg to MAP, Fashion-MNIST, LeNet, 100 clients, three seeds",
         "docs/reproduction/fairness.md",
         "Few clients lose from FedAvg to MAP",
         "of 300 clients 87 are worse off with MAP and 143 better; one of 120 test images is almost "

@@ -186,7 +186,8 @@ def test_a_demo_that_is_told_to_stop_leaves_no_process(tmp_path, number, during)
             assert time.monotonic() < deadline
             time.sleep(0.1)
         demo.send_signal(number)
-        assert demo.wait(timeout=20) == 128 + number
+        # three times the grace of lab.py, and what a busy machine takes to start and end processes
+        assert demo.wait(timeout=60) == 128 + number
         assert not marked(mark)
     finally:
         for process in marked(mark):

@@ -235,11 +235,6 @@ def more_serious_with_fewer(gap: dict[int, Estimate]) -> Finding:
     )
     if len(gap) < 2:
         return Finding(statement, Verdict.NOT_TESTED, numbers)
-    every_step = all(larger(a, b) for a, b in pairwise(few_to_many))
-    verdict = Verdict.of(every_step, larger(few_to_many[0], few_to_many[-1]))
+    every_step = all(a.minus(b).above for a, b in pairwise(few_to_many))
+    verdict = Verdict.of(every_step, few_to_many[0].minus(few_to_many[-1]).above)
     return Finding(statement, verdict, numbers)
-
-
-def larger(a: Estimate, b: Estimate) -> bool:
-    """By more than chance."""
-    return a.minus(b).above

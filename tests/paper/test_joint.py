@@ -24,16 +24,24 @@ def two_columns(
 
 def test_a_point_is_the_columns_last_ten_rounds_and_all_clients(run_row: RunRow) -> None:
     rows = two_columns(run_row, "map", (80.0, 90.0), (84.0, 96.0))
-    rows.append(run_row("map", (0.0, 94.0), (82.0, 0.0), column=MLP, seed=1))
     rows.append(run_row("map", (0.0, 0.0), group="group 1"))
-    assert measured(rows, MLP) == {"map": (81, 92)}
-    rows.append(run_row("fedavg", (80.0, 80.0)))  # in one column only, with one seed
-    assert measured(rows, MLP) == {"fedavg": (80, 80), "map": (80, 90)}
-    assert measured(rows, LENET) == {"map": (84, 96)}
+    assert measured(rows, MLP) == {}  # nothing to compare it with
+    rows.append(run_row("fedavg", (0.0, 80.0), (82.0, 0.0)))  # in one column only
+    assert measured(rows, MLP) == {"fedavg": (82, 80), "map": (80, 90)}
+    assert measured(rows, LENET) == {}
+
+
+def test_methods_of_other_seeds_are_placed_by_the_seeds_that_they_share(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (70.0 + 4 * s, 80.0 + s), seed=s) for s in range(3)]
+    rows += [run_row("map", (71.0, 82.0)), run_row("map", (73.0, 85.0), seed=1)]  # +1, -1; +2, +4
+    rows += [run_row("ditto", (80.0, 82.0), seed=2), run_row("moon", (90.0, 90.0), seed=3)]
+    rows += [run_row("scaffold", (None, None))]  # diverged
+    assert measured(rows, MLP) == {"fedavg": (74, 81), "ditto": (76, 81), "map": (74, 84)}
 
 
 def test_a_method_without_a_global_model_has_no_point(run_row: RunRow) -> None:
-    assert measured([run_row("fedrep", (None, 90.0), outcome="done")], MLP) == {}
+    rows = [run_row("fedavg", (80.0, 90.0)), run_row("fedrep", (None, 90.0), outcome="done")]
+    assert measured(rows, MLP) == {"fedavg": (80, 90)}
 
 
 def test_the_papers_points_are_of_the_same_column() -> None:
@@ -42,28 +50,11 @@ def test_the_papers_points_are_of_the_same_column() -> None:
 
 
 def test_every_column_has_its_own_line_of_pictures(run_row: RunRow) -> None:
-    rows = two_columns(run_row, "map", (80.0, 90.0), (84.0, 96.0))
+    rows = two_columns(run_row, "fedavg", (80.0, 90.0), (84.0, 96.0))
     first, _, second, _ = JOINT.report(rows).figures["joint"].axes
     assert (dots(first), dots(second)) == ([(80, 90)], [(84, 96)])
     titles = [axes.get_title(loc="left") for axes in (first, second)]
-    assert titles == [f"{c} here, seed 0: last ten rounds, all clients" for c in (MLP, LENET)]
-
-
-def test_a_pictures_title_has_the_seeds_that_all_methods_share(run_row: RunRow) -> None:
-    rows = [run_row(m, (80.0, 90.0), seed=s) for m in ("fedavg", "map") for s in (0, 2)]
-    rows.append(run_row("map", (80.0, 90.0), seed=1))
-    rows.append(run_row("fedavg", (None, None), seed=1))  # diverged
-
-    def title(some: list[Row]) -> str:
-        return JOINT.report(some).figures["joint"].axes[0].get_title(loc="left")
-
-    assert title(rows) == f"{MLP} here, seed 0, 2: last ten rounds, all clients"
-    rows.append(run_row("ditto", (80.0, 90.0), seed=2))
-    assert title(rows) == f"{MLP} here, seed 2: last ten rounds, all clients"
-
-
-def test_a_column_without_default_parameters_has_no_points(run_row: RunRow) -> None:
-    assert measured([run_row("map", (80.0, 90.0), group="group 1")], MLP) == {}
+    assert titles == [f"{c} here: last ten rounds, all clients" for c in (MLP, LENET)]
 
 
 def dots(axes: Axes) -> list[tuple[float, float]]:

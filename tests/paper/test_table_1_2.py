@@ -73,6 +73,7 @@ def test_the_best_group_is_chosen_by_the_last_round_for_each_goal(run_row: RunRo
     rows = [
         run_row("map", (80.0, 95.0), (79.0, 90.0), group="group 1"),
         run_row("map", (84.0, 91.0), (70.0, 94.0), group="group 2"),
+        run_row("map", (60.0, 60.0), group="group 3"),
         run_row("map", (99.0, 99.0), group="default"),
         run_row("map", (99.0, 99.0), group="group 1", column=LENET),
         run_row("fedrs", (99.0, 99.0), group="group 1"),
@@ -88,8 +89,34 @@ def test_groups_are_compared_by_their_means_over_seeds(run_row: RunRow) -> None:
         run_row("map", (90.0, 0.0), group="group 1", seed=1),
         run_row("map", (89.0, 0.0), group="group 2"),
         run_row("map", (83.0, 0.0), group="group 2", seed=1),
+        run_row("map", (70.0, 0.0), group="group 3"),
+        run_row("map", (80.0, 0.0), group="group 3", seed=1),
     ]
     assert best_group(rows, "map", MLP, "global") == "group 2"
+
+
+def test_before_all_groups_were_run_with_the_same_seeds_none_is_best(run_row: RunRow) -> None:
+    two = [f"group {i}" for i in (1, 2)]
+    rows = [run_row("map", (80.0, 90.0), group=name, seed=s) for s in (0, 1) for name in two]
+    rows.append(run_row("map", (70.0, 90.0), group="group 3"))
+
+    def names() -> list[str]:
+        return [line[0] for line in goal_table(rows, "global").lines]
+
+    assert best_group(rows, "map", MLP, "global") is None
+    assert names() == ["MAP (group 1)", "MAP (group 2)", "MAP (group 3)"]
+    rows.append(run_row("map", (99.0, 90.0), group="group 3", seed=1))
+    assert best_group(rows, "map", MLP, "global") == "group 3"
+    assert names()[0] == "MAP (best group)"
+
+
+def test_a_group_that_diverged_with_a_seed_is_not_the_best(run_row: RunRow) -> None:
+    rows = [run_row("map", (80.0 + s, 90.0), group=f"group {s}") for s in (1, 2)]
+    rows.append(run_row("map", (None, None), group="group 3"))
+    assert best_group(rows, "map", MLP, "global") == "group 2"
+    rows += [run_row("map", (99.0, 90.0), group=f"group {i}", seed=1) for i in (1, 3)]
+    rows.append(run_row("map", (None, None), group="group 2", seed=1))
+    assert best_group(rows, "map", MLP, "global") == "group 1"
 
 
 def test_a_cell_shows_the_steadiest_number_the_difference_the_last_round_and_the_papers(
@@ -114,7 +141,7 @@ def test_a_level_of_fewer_seeds_than_fedavgs_names_them(run_row: RunRow) -> None
     rows += [run_row("moon", (82.0, 91.0))]
     rows += [run_row("map", (82.0 + s, 91.0), seed=s) for s in (0, 2)]
     rows += [run_row("map", (None, None), seed=1)]
-    rows += [run_row("map", (83.0, 91.0), group="group 1", seed=1)]
+    rows += [run_row("map", (80.0 + i, 91.0), group=f"group {i}", seed=1) for i in (1, 2, 3)]
 
     def levels(method: str, group: str = "default") -> list[str]:
         return [cells(rows, (method, group), MLP, goal)[0] for goal in GOALS]
@@ -133,10 +160,11 @@ def test_the_best_groups_line_names_it_and_only_it_and_the_default_have_the_pape
 ) -> None:
     rows = [run_row("map", (80.0, 90.0), group="group 1"), run_row("fedavg", (79.5, 90.0))]
     rows += [run_row("map", (82.0, 89.0), (81.0, 0.0), group="group 2")]
+    rows += [run_row("map", (70.0, 80.0), group="group 3")]
     assert cells(rows, ("map", BEST), MLP, "global") == ["81.0", "+1.50", "82.0 (group 2)", "88.1"]
     assert cells(rows, ("map", "group 1"), MLP, "global") == ["80.0", "+0.50", "80.0", "-"]
     names = [line[0] for line in goal_table(rows, "global").lines]
-    assert names == ["FedAvg", "MAP (best group)", "MAP (group 1)", "MAP (group 2)"]
+    assert names == ["FedAvg", "MAP (best group)", *(f"MAP (group {i})" for i in (1, 2, 3))]
     assert cells(rows, ("map", BEST), LENET, "global") == ["-", "-", "-", "88.4"]
 
 
@@ -171,10 +199,11 @@ def test_a_note_has_each_setting_in_both_goals_and_the_best_group_for_each(
     rows = [run_row("fedavg", (80.0, 90.0)), run_row("map", (81.0, 91.0))]
     rows += [run_row("map", (85.0, 88.0), group="group 1")]
     rows += [run_row("map", (81.0, 91.0), group="group 2")]
+    rows += [run_row("map", (80.0, 90.0), group="group 3")]
     assert notes(rows) == [
         f"{MLP}, MAP from FedAvg with one setting for both goals: default +1.00 global and "
         "+1.00 ± 0.00 personal, group 1 +5.00 global and −2.00 ± 0.00 personal, group 2 +1.00 "
-        "global and +1.00 ± 0.00 personal.",
+        "global and +1.00 ± 0.00 personal, group 3 +0.00 global and +0.00 ± 0.00 personal.",
         f"{MLP}, MAP from FedAvg with the best group for each goal, as the paper reports it: "
         "global +5.00 (group 1), personal +1.00 ± 0.00 (group 2).",
     ]
@@ -221,14 +250,19 @@ def test_ditto_stands_beside_clients_alone_where_they_were_run(
     assert ditto_alone([alone]) == ditto_alone(ours) == []
 
 
-def test_columns_without_the_three_groups_are_named(run_row: RunRow) -> None:
+def test_columns_and_methods_without_the_three_groups_are_named(run_row: RunRow) -> None:
     rows = [run_row(m, (80.0, 90.0), column=c) for c in (MLP, LENET) for m in ("fedavg", "map")]
-    assert TABLES.not_run(rows) == [f"the three groups of parameters on {MLP}, {LENET}"]
-    rows.append(run_row("map", (80.0, 90.0), group="group 2"))
-    rows.append(run_row("map", (80.0, 90.0), group="alpha=0.5", column=LENET))
-    assert TABLES.not_run(rows) == [f"the three groups of parameters on {LENET}"]
-    rows.append(run_row("map", (80.0, 90.0), group="group 1", column=LENET))
-    assert TABLES.not_run(rows) == []
+    missing = "the three groups of parameters on "
+    assert TABLES.not_run(rows) == [f"{missing}{MLP}, {LENET}"]
+    rows += [run_row("map", (80.0, 90.0), group=f"group {i}") for i in (1, 2)]
+    rows.append(run_row("map", (80.0, 90.0), group="alpha=0.5"))
+    assert TABLES.not_run(rows) == [f"{missing}{MLP}, {LENET}"]
+    rows.append(run_row("map", (80.0, 90.0), group="group 3"))
+    assert TABLES.not_run(rows) == [f"{missing}{MLP} (but for MAP)", f"{missing}{LENET}"]
+    for method in ("fedrs", "map"):
+        names = [f"group {i}" for i in (1, 2, 3)]
+        rows += [run_row(method, (80.0, 90.0), group=name, column=LENET) for name in names]
+    assert TABLES.not_run(rows)[1] == f"{missing}{LENET} (but for FedRS, MAP)"
 
 
 @pytest.mark.parametrize(

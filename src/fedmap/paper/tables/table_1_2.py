@@ -71,9 +71,14 @@ class Tables12(RunStudy):
         return Report(tables, notes=[*notes(rows), *ditto_alone(rows), *failures(rows)])
 
     def not_run(self, rows: list[Row]) -> list[str]:
-        grouped = {r["column"] for r in rows if r["group"].startswith("group ")}
-        columns = [name for name in names_of(rows, "column") if name not in grouped]
-        return [f"the three groups of parameters on {', '.join(columns)}"] if columns else []
+        columns: dict[str, list[str]] = {}
+        for name in names_of(rows, "column"):
+            done = [METHODS[m].__name__ for m in GROUPS if compared_groups(rows, m, name)]
+            columns.setdefault(f" (but for {', '.join(done)})" if done else "", []).append(name)
+        return [
+            f"the three groups of parameters on {', '.join(names)}{but}"
+            for but, names in columns.items()
+        ]
 
     def claims(self) -> list[Claim]:
         singles = partial(best_single, goal="global", wanted=("fedrs", "scaffold"))
@@ -114,25 +119,40 @@ def of(rows: list[Row], who: Who, column: str, number: str) -> list[float]:
     return [r[number] for r in mine if r[number] is not None]
 
 
+def compared_groups(rows: list[Row], method: str, column: str) -> list[str]:
+    """A method's three groups, once all of them were run with the same seeds; those that ended with
+    every seed."""
+    names = [f"group {i}" for i in range(1, len(GROUPS.get(method, [])) + 1)]
+    three: dict[str, dict[int, str]] = {name: {} for name in names}
+    for r in rows:
+        if (r["method"], r["column"]) == (method, column) and r["group"] in three:
+            three[r["group"]][r["seed"]] = r["outcome"]
+    seeds = {tuple(sorted(outcomes)) for outcomes in three.values()}
+    if len(seeds) != 1 or seeds == {()}:
+        return []
+    return [group for group, outcomes in three.items() if set(outcomes.values()) == {"done"}]
+
+
 def best_group(rows: list[Row], method: str, column: str, goal: str) -> str | None:
     """As the paper chooses: of a method's three groups, the one whose last round is the highest."""
     found = {
         group: mean(mine)
-        for group in names_of(rows, "group")
-        if group.startswith("group ") and (mine := of(rows, (method, group), column, goal))
+        for group in compared_groups(rows, method, column)
+        if (mine := of(rows, (method, group), column, goal))
     }
     return max(found, key=lambda name: found[name]) if found else None
 
 
 def lines_of(rows: list[Row]) -> list[Who]:
     """A line for each method and group that has rows, in the paper's order; a method's best group
-    has one too."""
+    has one too, where it is known."""
     there = dict.fromkeys((r["method"], r["group"]) for r in rows)
+    columns = names_of(rows, "column")
     lines: list[Who] = []
     for method in ORDER:
         groups = [group for name, group in there if name == method]
-        three = any(group.startswith("group ") for group in groups)
-        lines += [(method, group) for group in [*([BEST] if three else []), *groups]]
+        known = any(compared_groups(rows, method, column) for column in columns)
+        lines += [(method, group) for group in [*([BEST] if known else []), *groups]]
     return lines
 
 

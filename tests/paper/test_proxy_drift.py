@@ -160,8 +160,8 @@ def test_norms_of_missing_classes_are_smaller_after_every_epoch(
     finding = findings(training(missing))[0]
     assert finding.verdict is verdict
     norms = f"{missing[2]:.2f} for missing and 1.00 for observed classes"
-    assert finding.numbers == f"Start {RELEASED}: After 2 epochs the mean norm is {norms}"
-    assert finding.short == f"missing proxies' norm {missing[2]:.2f} of the others'"
+    share = f"{100 * missing[2]:.1f} % of it"
+    assert finding.numbers == f"Start {RELEASED}: After 2 epochs the mean norm is {norms}, {share}"
 
 
 def test_norms_that_are_larger_in_between_are_smaller_in_part() -> None:
@@ -253,9 +253,10 @@ def test_the_authors_way_to_start_decides_the_claim() -> None:
     assert CLAIM.judge(plain(training())).verdict is Verdict.NOT_TESTED
 
 
-def test_the_norms_ratio_has_an_error_over_seeds() -> None:
-    rows = training() + training([1.0, 0.9, 0.6], seed=1)
-    assert findings(rows)[0].short == "missing proxies' norm 0.70 ± 0.10 of the others'"
+def test_the_claims_number_is_the_distance_with_its_error_over_seeds() -> None:
+    rows = training() + training(distance=[1.0, 0.3, 0.1], seed=1)
+    share = "20.0 ± 10.0 % of the others' after one epoch"
+    assert CLAIM.judge(rows).short == f"distance of missing proxies {share}"
 
 
 def test_a_statement_has_to_hold_with_every_seed() -> None:
@@ -265,6 +266,6 @@ def test_a_statement_has_to_hold_with_every_seed() -> None:
     norm, gradient, distance = findings(rows)
     verdicts = (norm.verdict, gradient.verdict, distance.verdict)
     assert verdicts == (Verdict.FAILS, Verdict.IN_PART, Verdict.FAILS)
-    assert norm.short == "missing proxies' norm 0.95 ± 0.15 of the others'"
+    assert norm.numbers.endswith("95.0 ± 15.0 % of it")
     assert "(10.6 ± 9.4 % are left" in gradient.numbers
     assert "after one epoch, 10.0 ± 10.0 % of O-O then" in distance.numbers

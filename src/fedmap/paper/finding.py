@@ -100,14 +100,14 @@ def together(statement: str, findings: Sequence[Finding], numbers: str | None = 
     """One finding for several: it holds where all hold, and in part where any does, even if only
     in part. What was not tested does not count."""
     verdicts = [finding.verdict for finding in findings if finding.verdict != Verdict.NOT_TESTED]
+    short = next((finding.short for finding in findings if finding.short), "")
     if not verdicts:
-        reasons = [finding.short for finding in findings if finding.short]
-        return not_tested(statement, reasons[0] if reasons else "no number decides")
+        return not_tested(statement, short or "no number decides")
     held = verdicts.count(Verdict.HOLDS)
     some = held or Verdict.IN_PART in verdicts
     verdict = Verdict.of(held == len(verdicts), bool(some))
     count = f"{held} of {len(verdicts)} statements hold, see the figure"
-    return Finding(statement, verdict, numbers or count, next((f.short for f in findings), ""))
+    return Finding(statement, verdict, numbers or count, short)
 
 
 def by_seeds(findings: Sequence[Finding], seeds: int) -> list[Finding]:

@@ -236,12 +236,11 @@ def slightly_smaller(rows: list[Row]) -> Finding:
     in_the_end = all(ratio[last] < 1 for ratio in ratios)
     numbers = (
         f"After {last} epochs the mean norm is {missing[last]:.2f} for missing and "
-        f"{observed[last]:.2f} for observed classes"
+        f"{observed[last]:.2f} for observed classes, "
+        f"{percent([ratio[last] for ratio in ratios])} of it"
     )
     statement = "The paper's 'slightly smaller than the observed classes'"
-    ends = Estimate.of([ratio[last] for ratio in ratios])
-    short = f"missing proxies' norm {ends.plain(2)} of the others'"
-    return Finding(statement, Verdict.of(always, in_the_end), numbers, short)
+    return Finding(statement, Verdict.of(always, in_the_end), numbers)
 
 
 def pushed_early(rows: list[Row]) -> Finding:
@@ -283,7 +282,8 @@ def collapsed(rows: list[Row]) -> Finding:
         "less"
     )
     verdict = Verdict.of(max(early) <= NEARLY_ZERO, max(late) <= NEARLY_ZERO)
-    return Finding(statement, verdict, numbers)
+    short = f"distance of missing proxies {percent(early)} of the others' after one epoch"
+    return Finding(statement, verdict, numbers, short)
 
 
 def percent(shares: list[float]) -> str:

@@ -159,9 +159,9 @@ def test_norms_of_missing_classes_are_smaller_after_every_epoch(
 ) -> None:
     finding = findings(training(missing))[0]
     assert finding.verdict is verdict
-    norms = f"{missing[2]:.2f} for missing and 1.00 for observed classes"
-    share = f"{100 * missing[2]:.1f} % of it"
-    assert finding.numbers == f"Start {RELEASED}: After 2 epochs the mean norm is {norms}, {share}"
+    norms = f"{missing[2]:.2f}, {100 * missing[2]:.1f} % of the observed ones' 1.00"
+    told = f"After 2 epochs the mean norm of missing classes is {norms}"
+    assert finding.numbers == f"Start {RELEASED}: {told}"
 
 
 def test_norms_that_are_larger_in_between_are_smaller_in_part() -> None:
@@ -266,6 +266,6 @@ def test_a_statement_has_to_hold_with_every_seed() -> None:
     norm, gradient, distance = findings(rows)
     verdicts = (norm.verdict, gradient.verdict, distance.verdict)
     assert verdicts == (Verdict.FAILS, Verdict.IN_PART, Verdict.FAILS)
-    assert norm.numbers.endswith("95.0 ± 15.0 % of it")
+    assert norm.numbers.endswith("0.95, 95.0 ± 15.0 % of the observed ones' 1.00")
     assert "(10.6 ± 9.4 % are left" in gradient.numbers
     assert "after one epoch, 10.0 ± 10.0 % of O-O then" in distance.numbers

@@ -235,9 +235,8 @@ def slightly_smaller(rows: list[Row]) -> Finding:
     always = all(ratio[epoch] < 1 for ratio in ratios for epoch in range(1, last + 1))
     in_the_end = all(ratio[last] < 1 for ratio in ratios)
     numbers = (
-        f"After {last} epochs the mean norm is {missing[last]:.2f} for missing and "
-        f"{observed[last]:.2f} for observed classes, "
-        f"{percent([ratio[last] for ratio in ratios])} of it"
+        f"After {last} epochs the mean norm of missing classes is {missing[last]:.2f}, "
+        f"{percent([ratio[last] for ratio in ratios])} of the observed ones' {observed[last]:.2f}"
     )
     statement = "The paper's 'slightly smaller than the observed classes'"
     return Finding(statement, Verdict.of(always, in_the_end), numbers)

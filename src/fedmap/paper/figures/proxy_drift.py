@@ -216,15 +216,17 @@ def pushed_and_collapsed(claim: str, rows: list[Row]) -> Finding:
     return together(claim, findings([r for r in rows if r["start"] == RELEASED]))
 
 
+def by_seed(rows: list[Row], what: str, group: str) -> list[dict[int, float]]:
+    """The mean over classes by epoch, with each seed."""
+    seeds = names_of(rows, "seed")
+    return [curve([r for r in rows if r["seed"] == seed], what, group) for seed in seeds]
+
+
 def beside(rows: list[Row], what: str, missing: str, observed: str) -> list[dict[int, float]]:
     """With each seed, by epoch, how many times as large a number is for missing classes as for
     observed ones."""
-    found = []
-    for seed in names_of(rows, "seed"):
-        mine = [r for r in rows if r["seed"] == seed]
-        ours, theirs = curve(mine, what, missing), curve(mine, what, observed)
-        found.append({epoch: ours[epoch] / theirs[epoch] for epoch in ours})
-    return found
+    pairs = zip(by_seed(rows, what, missing), by_seed(rows, what, observed), strict=True)
+    return [{epoch: ours[epoch] / theirs[epoch] for epoch in ours} for ours, theirs in pairs]
 
 
 def slightly_smaller(rows: list[Row]) -> Finding:
@@ -245,14 +247,11 @@ def slightly_smaller(rows: list[Row]) -> Finding:
 def pushed_early(rows: list[Row]) -> Finding:
     """With every seed the first gradient is the largest and at most a tenth is left; in part: a
     half."""
-    by_seed = [
-        curve([r for r in rows if r["seed"] == seed], "gradient", "missing")
-        for seed in names_of(rows, "seed")
-    ]
+    each = by_seed(rows, "gradient", "missing")
     missing, observed = curve(rows, "gradient", "missing"), curve(rows, "gradient", "observed")
     last = max(missing)
-    left = [gradient[last] / gradient[1] for gradient in by_seed]
-    first_largest = all(gradient[1] == max(gradient.values()) for gradient in by_seed)
+    left = [gradient[last] / gradient[1] for gradient in each]
+    first_largest = all(gradient[1] == max(gradient.values()) for gradient in each)
     numbers = (
         f"The mean gradient norm of missing classes goes from {missing[1]:.3g} in the first epoch "
         f"to {missing[last]:.3g} in epoch {last} ({percent(left)} are left; observed classes: "

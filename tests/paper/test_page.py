@@ -19,6 +19,7 @@ from fedmap.paper.page import (
     gaps,
     judge,
     listed,
+    methods_not_run,
     overview,
     pages,
     read_reasons,
@@ -190,10 +191,28 @@ def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:
     uneven = [*three(run_row), run_row("fedrs", (80.0, 90.0), seed=1)]
     assert facts(study, uneven).startswith("Seeds 0, 1, 2 (fedrs 1); no limit")
     assert "gradients up to 100" in facts(STUDIES["robust"], [{"seed": 0, "column": "labels"}])
-    missing = gaps(STUDIES["table-1-2"], rows).partition("; the methods ")[2]
-    assert missing.startswith("fedprox, fedmmd")
+    missing = gaps(STUDIES["table-1-2"], rows).partition("; all methods but ")[2]
+    assert missing.startswith("fedavg, map; ")
     assert missing.endswith(f"; the three groups of parameters on {MLP}.")
     assert facts(STUDIES["proxy-drift"], [{"seed": 0}]) == "Seed 0 alone."
+
+
+def test_methods_that_were_not_run_are_named_by_column(run_row: RunRow) -> None:
+    study = STUDIES["femnist"]  # FedAvg, Scaffold, FedROD and MAP
+    first, second = [
+        [run_row(m, (80.0, 90.0), column=column) for m in study.methods] for column in ("a", "b")
+    ]
+    assert methods_not_run(study, first + second) == []
+    assert methods_not_run(study, first[:3] + second[:3]) == ["the methods map"]
+    assert methods_not_run(study, first[:3] + second) == ["the methods map on a"]
+    assert methods_not_run(study, first[:2] + second) == ["the methods fedrod, map on a"]
+    assert methods_not_run(study, first[:1] + second[3:]) == [
+        "all methods but fedavg on a",
+        "all methods but map on b",
+    ]
+    assert methods_not_run(study, first[:1] + second[:1]) == ["all methods but fedavg"]
+    another = run_row("map[preset=own]", (80.0, 90.0), column="a")
+    assert methods_not_run(study, [*first[:3], another]) == []  # a variant is the method
 
 
 def test_text_is_in_lines_of_a_hundred_columns_and_sentences_are_whole() -> None:

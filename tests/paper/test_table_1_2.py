@@ -19,7 +19,7 @@ from fedmap.paper.tables.table_1_2 import (
 )
 
 RunRow = Callable[..., Row]
-MLP, LENET = "fashion-mnist/mlp", "fashion-mnist/lenet"
+MLP, LENET, TFCNN = "fashion-mnist/mlp", "fashion-mnist/lenet", "cifar-10/tfcnn"
 TABLES = STUDIES["table-1-2"]
 DEFAULTS = [("default", None), ("default", 0.01)]  # FedAvg has no weight
 ABOVE, SINGLES, HPM, NOBODY = TABLES.claims()
@@ -314,6 +314,37 @@ def test_map_is_above_fedavg_in_part_if_in_one_of_two_columns(run_row: RunRow) -
     assert finding.short == f"{both}, 2 of 8 columns"
 
 
+def test_clients_alone_have_a_line_in_personalization_only(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (80.0, 90.0)), run_row("local", (None, 85.0))]
+    lines = {goal: [line[0] for line in goal_table(rows, goal).lines] for goal in GOALS}
+    assert lines == {"global": ["FedAvg"], "personal": ["FedAvg", "Local"]}
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_column_with_a_single_seed_is_told_apart(run_row: RunRow, seed: int) -> None:
+    rows = seeds(run_row, "fedavg", 80.0, 90.0) + seeds(run_row, "map", 81.0, 91.0)
+    alone = [("fedavg", (50.0, 70.0)), ("map", (53.0, 74.0))]
+    rows += [run_row(m, last, column=TFCNN, seed=seed) for m, last in alone]
+    finding = ABOVE.judge(rows)
+    several = "+1.00 ± 0.00 global and +1.00 ± 0.00 personal"
+    single = f"+3.00 global and +4.00 ± 0.00 personal ({TFCNN}, one seed)"
+    assert finding.verdict is Verdict.HOLDS
+    assert finding.short == f"{several}, {single}, 2 of 8 columns"
+    only = ABOVE.judge([r for r in rows if r["column"] == TFCNN])
+    assert only.short == f"{single}, 1 of 8 columns"
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.9, Verdict.IN_PART), (1.1, Verdict.HOLDS)])
+def test_between_two_single_runs_a_point_counts(
+    gain: float, verdict: Verdict, run_row: RunRow
+) -> None:
+    rows = [
+        run_row("fedavg", (50.0, 70.0), column=TFCNN),
+        run_row("map", (50.0 + gain, 71.0), column=TFCNN),
+    ]
+    assert ABOVE.judge(rows).verdict is verdict
+
+
 def test_a_column_without_one_of_maps_numbers_does_not_count(run_row: RunRow) -> None:
     rows = [r for c in (MLP, LENET) for r in seeds(run_row, "fedavg", 80.0, 90.0, column=c)]
     rows += seeds(run_row, "map", 81.0, 91.0) + seeds(run_row, "map", None, 89.0, column=LENET)
@@ -368,8 +399,8 @@ def test_the_best_single_methods_for_aggregation(
     gains = [Estimate(scores[m] - 50, 0.0) for m in ("fedrs", "scaffold")]
     told = f"FedRS {gains[0]}, Scaffold {gains[1]} from FedAvg"
     assert finding.numbers == (
-        f"{MLP}: {told}. Of the 15 other single methods run: {above[0]} above FedRS, {above[1]} "
-        "above Scaffold"
+        f"{MLP}: {told}. Of 15 other single methods with enough seeds: {above[0]} above FedRS, "
+        f"{above[1]} above Scaffold"
     )
     assert finding.short == f"{told}, 1 of 8 columns"
 
@@ -393,7 +424,7 @@ def test_the_best_single_method_for_personalization(
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
     told = f"FedPHP {Estimate(scores['fedphp'] - 50, 0.0)} from FedAvg"
     assert finding.numbers == (
-        f"{MLP}: {told}. Of the 18 other single methods run: {above} above FedPHP"
+        f"{MLP}: {told}. Of 18 other single methods with enough seeds: {above} above FedPHP"
     )
     assert finding.short == f"{told}, 1 of 8 columns"
 
@@ -413,7 +444,8 @@ def test_a_ranking_holds_so_far_while_methods_are_missing(run_row: RunRow) -> No
     rows = [r for m, v in {"fedavg": 7.0, "fedphp": 9.0}.items() for r in seeds(run_row, m, v, v)]
     finding = HPM.judge([*rows, run_row("ditto", (99.0, 99.0))])  # one seed does not count
     assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, True)
-    assert finding.numbers.endswith(". Of the 1 other single methods run: none above FedPHP")
+    others = "1 other single method with enough seeds"
+    assert finding.numbers.endswith(f". Of {others}: none above FedPHP")
 
 
 @pytest.mark.parametrize(
@@ -432,7 +464,7 @@ def test_nobody_is_above_map_in_both(
     finding = NOBODY.judge(singles(run_row, "personal", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
     told = ", ".join(above) or "none"
-    assert finding.numbers == f"above MAP in both: {MLP}, of 19 others: {told}"
+    assert finding.numbers == f"above MAP in both: {MLP}, of 19 others with enough seeds: {told}"
     assert finding.short == f"{len(above) or 'none'} of 19 others, 1 of 8 columns"
 
 

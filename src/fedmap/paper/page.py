@@ -191,12 +191,27 @@ def gaps(study: Study, rows: list[Row]) -> str:
     columns = [name for name in study.columns if all(r["column"] != name for r in rows)]
     if columns:
         told.append(", ".join(columns))
-    there = {variant(str(r.get("method")))[0] for r in rows}
-    methods = [name for name in study.methods if variant(name)[0] not in there]
-    if methods:
-        told.append(f"the methods {', '.join(methods)}")
-    told += study.not_run(rows)
+    told += [*methods_not_run(study, rows), *study.not_run(rows)]
     return f"Not run: {'; '.join(told)}." if told else ""
+
+
+def methods_not_run(study: Study, rows: list[Row]) -> list[str]:
+    """The methods that have no row, or those that have one where these are fewer; columns that lack
+    the same ones together."""
+    every = list(dict.fromkeys(r.get("column", "") for r in rows))
+    found: dict[str, list[str]] = {}
+    for column in every:
+        ran = {variant(str(r.get("method")))[0] for r in rows if r.get("column", "") == column}
+        there = [name for name in study.methods if variant(name)[0] in ran]
+        missing = [name for name in study.methods if name not in there]
+        few = 0 < len(there) < len(missing)
+        told = f"but {', '.join(there)}" if few else ", ".join(missing)
+        if missing:
+            found.setdefault(f"{'all' if few else 'the'} methods {told}", []).append(column)
+    return [
+        told if columns == every else f"{told} on {', '.join(columns)}"
+        for told, columns in found.items()
+    ]
 
 
 def seeds_in_words(rows: list[Row]) -> str:

@@ -1,7 +1,7 @@
 """Tables 1 and 2: aggregation and personalization of every method, with the paper's three groups of
 parameters and with the defaults."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from statistics import mean, stdev
 from typing import ClassVar
@@ -168,7 +168,8 @@ def goal_table(rows: list[Row], goal: str) -> Table:
         [shown_name(*who), *(c for name in columns for c in cells(rows, who, name, goal))]
         for who in lines_of(rows)
     ]
-    return Table(CAPTIONS[goal], head, lines)
+    there = [line for line in lines if set(line[1:]) != {"-"}]  # clients alone have no global model
+    return Table(CAPTIONS[goal], head, there)
 
 
 def cells(rows: list[Row], who: Who, column: str, goal: str) -> list[str]:
@@ -302,6 +303,21 @@ def in_columns(columns: Collection[str]) -> str:
     return f"{len(columns)} of {len(COLUMNS)} columns"
 
 
+def in_short(columns: dict[str, list[Row]], tell: Callable[[list[Row]], str]) -> str:
+    """What the columns say together. Those with a single seed, which have no error of the global
+    gain, are told apart."""
+    single = {c: mine for c, mine in columns.items() if len(names_of(mine, "seed")) == 1}
+    several = [r for column, mine in columns.items() if column not in single for r in mine]
+    together = [tell(several)] if several else []
+    alone = [f"{tell(mine)} ({column}, one seed)" for column, mine in single.items()]
+    return f"{', '.join([*together, *alone])}, {in_columns(columns)}"
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something."""
+    return f"{number} {what}" + "s" * (number != 1)
+
+
 def above_fedavg(claim: str, rows: list[Row]) -> Finding:
     """With its default setting, in both accuracies in every column; in part: in one of them."""
     columns = judged(rows, GOALS, "map")
@@ -309,9 +325,8 @@ def above_fedavg(claim: str, rows: list[Row]) -> Finding:
         return too_few(claim, "MAP", "FedAvg")
     won = [above(mine, "map", "fedavg", goal) for mine in columns.values() for goal in GOALS]
     parts = [f"{column} {gains_of(mine, MAP)}" for column, mine in columns.items()]
-    every = [r for mine in columns.values() for r in mine]
     verdict = Verdict.of(all(won), any(won))
-    short = f"{gains_of(every, MAP)}, {in_columns(columns)}"
+    short = in_short(columns, lambda mine: str(gains_of(mine, MAP)))
     return Finding(claim, verdict, "; ".join(parts), short, some_missing(columns))
 
 
@@ -335,10 +350,10 @@ def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ..
             for w, who in better.items()
         )
         told = f"{column}: {from_fedavg(mine, wanted, goal)}"
-        parts.append(f"{told}. Of the {len(others)} other single methods run: {rivals}")
+        among = f"Of {counted(len(others), 'other single method')} with enough seeds"
+        parts.append(f"{told}. {among}: {rivals}")
     in_part = any(all(column) for column in zip(*won, strict=True))
-    every = [r for mine in columns.values() for r in mine]
-    short = f"{from_fedavg(every, wanted, goal)}, {in_columns(columns)}"
+    short = in_short(columns, lambda mine: from_fedavg(mine, wanted, goal))
     return Finding(claim, Verdict.of(all(first), in_part), "; ".join(parts), short, so_far)
 
 
@@ -367,7 +382,7 @@ def nobody_above_in_both(claim: str, rows: list[Row]) -> Finding:
         won.append(all(above(mine, "map", "fedavg", goal) for goal in GOALS))
         so_far |= len(names) < len(METHODS_OF["global"])
         told = ", ".join(METHODS[m].__name__ for m in better) or "none"
-        parts.append(f"{column}, of {len(others)} others: {told}")
+        parts.append(f"{column}, of {counted(len(others), 'other')} with enough seeds: {told}")
     numbers = f"above MAP in both: {'; '.join(parts)}"
-    short = f"{len(anybody) or 'none'} of {most} others, {in_columns(columns)}"
+    short = f"{len(anybody) or 'none'} of {counted(most, 'other')}, {in_columns(columns)}"
     return Finding(claim, Verdict.of(all(nobody), all(won)), numbers, short, so_far)

@@ -3,10 +3,11 @@
     python scripts/run_queue.py [--runs runs] [--only TEXT] [--report]
 
 One worker at the lowest priority. Stopped at any moment and started again, it goes on where it was:
-a study skips its finished runs and goes on with one that was begun. Rows of the same work take the
-place of the old ones in results/STUDY-SCALE.csv, other rows stay; a leaderboard's methods likewise,
-where it is kept. With --only, those commands alone that have the text in them. With --report
-nothing is run: what is done so far is gathered.
+a study skips its finished runs and goes on with one that was begun. What has its rows in
+results/STUDY-SCALE.csv is not made again, also on another machine; take rows out to have them made
+anew. A leaderboard's methods take the place of the old ones, where it is kept. With --only, those
+commands alone that have the text in them. With --report nothing is run: what is done so far is
+gathered.
 """
 
 import argparse
@@ -64,7 +65,8 @@ def run(command: str, runs: Path, results: Path, report: bool) -> bool:
         line = [page, "--collect", str(runs), "--board", words[words.index("--board") + 1]]
         return well and subprocess.run([sys.executable, *line]).returncode == 0
     with tempfile.TemporaryDirectory() as out:
-        ended = fedmap(*words, "--runs", str(runs), "--out", out, *["--report"] * report)
+        places = ["--known", str(results), "--runs", str(runs), "--out", out]
+        ended = fedmap(*words, *places, *["--report"] * report)
         study, scale = words[1], words[words.index("--scale") + 1]
         found = Path(out, f"{study}-{scale}.csv")
         if found.exists():

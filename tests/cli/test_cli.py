@@ -200,6 +200,11 @@ def test_a_method_is_shown_with_its_parameters_presets_and_groups(fedmap: Fedmap
         assert word in done.stdout
 
 
+def test_help_shows_what_stands_in_brackets(fedmap: Fedmap) -> None:
+    assert "map[alpha=0.5]" in fedmap("study --help").stdout
+    assert "table [grid]" in fedmap("sweep --help").stdout
+
+
 def test_help_does_not_wait_for_torch() -> None:
     script = "import sys; from fedmap.cli import main; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

@@ -146,7 +146,7 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
         "study joint --scale smoke --columns a;b --methods map[alpha=0.5,weight=1],fedavg "
         "--defaults --seeds 1,2 -p alpha=0.5 --clip 100 "
         "--data-dir files --workers 3 --engine ray --ray-address auto "
-        "--out o --runs r --plan --report --quiet"
+        "--out o --runs r --known k --plan --report --quiet"
     )
     plain = {
         "columns": [],
@@ -173,8 +173,8 @@ def test_every_option_of_study_arrives(call: Call, monkeypatch: pytest.MonkeyPat
         "data_dir": "files",
     }
     assert calls == [
-        ("joint", "small", plain, Path("studies"), Path("runs"), False, False, False),
-        ("joint", "smoke", chosen, Path("o"), Path("r"), True, True, True),
+        ("joint", "small", plain, Path("studies"), Path("runs"), None, False, False, False),
+        ("joint", "smoke", chosen, Path("o"), Path("r"), Path("k"), True, True, True),
     ]
 
 

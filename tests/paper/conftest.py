@@ -59,6 +59,7 @@ def finished_run() -> Callable[..., Any]:
         run = SimpleNamespace(
             column="fashion-mnist/mlp",
             group="group 2",
+            name="run",
             settings=settings,
             done=lambda root: done,
             diverged=lambda root: diverged,

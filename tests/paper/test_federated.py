@@ -17,7 +17,7 @@ from fedmap.paper.federated import (
     failures,
     gains_of,
     map_beside_fedavg,
-    row,
+    outcome,
     shown_name,
     trusted,
     values,
@@ -25,7 +25,7 @@ from fedmap.paper.federated import (
     words,
 )
 from fedmap.paper.finding import Estimate
-from fedmap.paper.study import Choice, Row
+from fedmap.paper.study import STUDIES, Choice, Row
 from fedmap.simulate.settings import Settings
 
 FinishedRun = Callable[..., Any]
@@ -38,25 +38,29 @@ ACCURACIES = [0.9, 0.5, *[0.1] * 8, 0.3]
 def test_a_row_has_the_last_round_and_the_last_ten_rounds_in_per_cent(
     finished_run: FinishedRun,
 ) -> None:
-    assert row(finished_run(ACCURACIES), Path()) == {
-        "column": "fashion-mnist/mlp",
-        "method": "map",
-        "group": "group 2",
-        "seed": 3,
-        "rounds": 11,
-        "clip": 9.0,
-        "outcome": "done",
-        "global": 30.0,
-        "global_last_10": 16.0,
-        "personal": 31.0,
-        "personal_last_10": 17.0,
-        "personal_all_clients": 77.78,
-        "per_client": "90.00 50.00 " + "10.00 " * 8 + "30.00",
-    }
+    run = finished_run(ACCURACIES)
+    study = STUDIES["table-1-2"]
+    assert [study.where(run) | row for row in study.numbers(run, Path())] == [
+        {
+            "column": "fashion-mnist/mlp",
+            "method": "map",
+            "group": "group 2",
+            "seed": 3,
+            "rounds": 11,
+            "clip": 9.0,
+            "outcome": "done",
+            "global": 30.0,
+            "global_last_10": 16.0,
+            "personal": 31.0,
+            "personal_last_10": 17.0,
+            "personal_all_clients": 77.78,
+            "per_client": "90.00 50.00 " + "10.00 " * 8 + "30.00",
+        }
+    ]
 
 
 def test_a_row_of_a_run_that_diverged_has_no_numbers(finished_run: FinishedRun) -> None:
-    found = row(finished_run(ACCURACIES, diverged=True), Path())
+    found = outcome(finished_run(ACCURACIES, diverged=True), Path())
     assert found["outcome"] == "diverged"
     numbers = [name for name, value in found.items() if value is None]
     assert len(numbers) == 6
@@ -80,7 +84,7 @@ def test_a_run_that_diverges_is_marked_and_does_not_stop_the_study(tmp_path: Pat
     lost.go(tmp_path, lambda step, message: messages.append(message))
     assert messages[-1] == "diverged"
     assert lost.done(tmp_path)
-    assert row(lost, tmp_path)["outcome"] == "diverged"
+    assert outcome(lost, tmp_path)["outcome"] == "diverged"
 
 
 def test_the_small_scale_is_the_one_that_the_page_tells_of(reproduction: str) -> None:

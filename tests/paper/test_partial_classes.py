@@ -83,6 +83,7 @@ def test_a_training_with_one_number_of_targets_is_m1(monkeypatch: pytest.MonkeyP
             classes=classes,
             targets=targets,
             seed=4,
+            name="training",
             done=lambda root: done,
             measured=lambda root: [{"targets": n, "accuracy": 50.0} for n in targets],
         )

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from numpy import testing
 
 from fedmap.paper import STUDIES
-from fedmap.paper.figures.robust import Cell, row
 from fedmap.paper.study import Row
 from fedmap.simulate.attacks import attackers
 
@@ -88,34 +87,36 @@ def test_in_seconds_there_are_flipped_signs_of_two_rules() -> None:
     assert harm == [("mean", *none), ("mean", *bad), ("median", *none), ("median", *bad)]
 
 
-def cell(run: Any, share: float) -> Cell:
-    run.resolved = SimpleNamespace(method="map", aggregate="krum", seed=3, rounds=12)
-    return Cell("signs", share, run)
+def attacked(run: Any, share: float) -> Any:
+    how = {"method": "map", "aggregate": "krum", "attackers": share, "seed": 3, "rounds": 12}
+    run.column, run.settings = "signs", SimpleNamespace(**how)
+    return run
 
 
 def test_a_row_has_the_last_ten_rounds_and_the_honest_clients(
     finished_run: Callable[..., Any],
 ) -> None:
     accuracies = [0.05 * k for k in range(1, 13)]  # of rounds, and of clients
-    found = row(cell(finished_run(accuracies), 0.25), Path())
+    run = attacked(finished_run(accuracies), 0.25)
+    (found,) = ROBUST.numbers(run, Path())
     bad = attackers(3, 0.25, 12)
     honest = [a for k, a in enumerate(accuracies) if k not in bad]
     assert len(honest) == 9
-    assert found == numbers(
+    assert ROBUST.where(run) | found == numbers(
         "map", "krum", "signs", 0.25, (37.5, round(100 * sum(honest) / 9, 2)), seed=3
     ) | {"rounds": 12}
 
 
 def test_a_run_that_diverged_has_no_numbers(finished_run: Callable[..., Any]) -> None:
-    found = row(cell(finished_run([0.5] * 12, diverged=True), 0.25), Path())
+    (found,) = ROBUST.numbers(attacked(finished_run([0.5] * 12, diverged=True), 0.25), Path())
     assert (found["outcome"], found["global"], found["personal"]) == ("diverged", None, None)
 
 
 def test_the_rows_are_of_the_runs_that_ended(
     finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = [cell(finished_run([0.5] * 12, done=done), 0.25) for done in (True, False)]
-    monkeypatch.setattr(type(ROBUST), "cells", lambda study, choice: both)
+    both = [attacked(finished_run([0.5] * 12, done=done), 0.25) for done in (True, False)]
+    monkeypatch.setattr(type(ROBUST), "work", lambda study, choice: both)
     assert len(ROBUST.collect(ROBUST.choice("small"), Path())) == 1
 
 

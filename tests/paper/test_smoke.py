@@ -1,6 +1,7 @@
 """Every study from its plan to its report, at a scale of seconds."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fedmap.paper import STUDIES
 from fedmap.paper.claims import ORDER
 from fedmap.paper.figures import parameters
 from fedmap.paper.report import as_page, bullets, write_report
-from fedmap.paper.study import Report, from_csv
+from fedmap.paper.study import Choice, Report, from_csv, to_csv
 from fedmap.report.table import Table
 
 # Fewer runs than the scale has, so that a test takes seconds.
@@ -58,6 +59,10 @@ def test_a_study_goes_from_plan_to_report_and_is_not_done_twice(
     rows = study.collect(choice, runs)
     written = write_report(study, name, choice, rows, tmp_path)
     assert from_csv(written[0]) == rows
+    elsewhere = tmp_path / "another machine"
+    assert study.collect(choice, elsewhere) == []
+    assert study.collect(choice, elsewhere, from_csv(written[0])) == rows
+    assert study.rows_by_name(choice, rows).keys() == {piece.name for piece in work}
     report = study.report(rows)
     tables = [f"{name}-smoke-{t}{end}" for t in report.tables for end in (".md", ".csv", ".tex")]
     figures = [f"{name}-smoke-{t}{end}" for t in report.figures for end in (".png", ".svg")]
@@ -168,6 +173,60 @@ def test_the_command_reports_what_is_done(runs: Path, tmp_path: Path) -> None:
     shown = study_command(*options, runs=runs, out=tmp_path)
     assert shown.exit_code == 0, shown.output
     assert bullets(study.report(study.collect(choice, runs))) in shown.output
+
+
+def test_runs_whose_rows_are_known_are_not_made_again(runs: Path, tmp_path: Path) -> None:
+    known, out, elsewhere = (tmp_path / name for name in ("known", "out", "elsewhere"))
+    known.mkdir()
+    study = STUDIES["table-1-2"]
+    choice = study.choice("smoke", methods=["fedavg"])
+    carry_out(study.work(choice), runs, nothing)
+    rows = [row | {"global": 12.34} for row in study.collect(choice, runs)]  # whatever they say
+    (known / "table-1-2-smoke.csv").write_text(to_csv(rows))
+    options = ["table-1-2", "--scale", "smoke", "--methods", "fedavg,map", "--known", str(known)]
+    shown = study_command(*options, "--plan", runs=elsewhere, out=out)
+    assert f"1 are known from {known}" in " ".join(shown.output.split())
+    assert "1 to do, 0 done already" in shown.output
+    assert study_command(*options, runs=elsewhere, out=out).exit_code == 0
+    assert [path.name.partition("-")[0] for path in elsewhere.iterdir()] == ["map"]
+    first, second = from_csv(out / "table-1-2-smoke.csv")
+    assert first == rows[0]
+    assert (second["method"], second["outcome"]) == ("map", "done")
+
+
+def test_a_run_that_stands_in_two_groups_is_known_by_either(
+    finished_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, groups = STUDIES["table-1-2"], ("default", "group 1", "group 2")
+    # MAP's group 2 is its default
+    three = [
+        finished_run([0.5], done=False, group=group, name=name)
+        for group, name in zip(groups, "aba", strict=True)
+    ]
+    monkeypatch.setattr(type(study), "work", lambda study, choice: three)
+    known = study.where(three[0]) | {"outcome": "done", "global": 1.0}
+    again = known | {"group": "group 2"}
+    assert study.collect(Choice("paper"), Path(), [known]) == [known, again]
+    assert study.collect(Choice("paper"), Path(), [again]) == [known, again]
+
+
+def test_other_work_is_not_known() -> None:
+    study = STUDIES["table-1-2"]
+    choice = study.choice("smoke", methods=["fedavg"], clip=5.0)
+    (run,) = study.work(choice)
+    row = study.where(run) | {"outcome": "done"}
+    assert study.rows_by_name(choice, [row]) == {run.name: [row]}
+    others = {"clip": None, "seed": 1, "rounds": 7, "method": "map", "group": "group 1"}
+    for name, value in others.items():
+        assert study.rows_by_name(choice, [row | {name: value}]) == {}
+
+
+def test_a_folder_of_known_rows_that_is_not_there_is_named(tmp_path: Path) -> None:
+    options = ("readings", "--scale", "smoke", "--known", str(tmp_path / "nowhere"))
+    shown = study_command(*options, runs=tmp_path, out=tmp_path)
+    assert str(shown.exception) == (
+        f"there is no folder {tmp_path / 'nowhere'} to know rows from (--known)"
+    )
 
 
 def test_the_command_lists_the_studies() -> None:

@@ -307,6 +307,7 @@ def study(
     ray_address: str | None,
     out: Path,
     runs: Path,
+    known: Path | None,
     plan: bool,
     report: bool,
     quiet: bool,
@@ -334,7 +335,7 @@ def study(
         "data_dir": data_dir,
     }
     with stoppable(runs, "the same command"):
-        studies.study(name, scale, chosen, out, runs, plan, report, quiet)
+        studies.study(name, scale, chosen, out, runs, known, plan, report, quiet)
 
 
 @app.command(rich_help_panel="Data")

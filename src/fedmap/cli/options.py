@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from rich.markup import escape
 
 from fedmap.cli.parsing import listed, values
 
@@ -27,7 +28,7 @@ def option(
     """An option whose help names the default itself, where it has one."""
     names = [short, flag] if short else [flag]
     return typer.Option(
-        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False
+        *names, help=escape(help), rich_help_panel=panel, metavar=metavar, show_default=False
     )
 
 
@@ -514,6 +515,12 @@ class StudyOptions:
     runs: Annotated[
         Path, option("--runs", "Folder of the runs, shared by all studies (runs).", HOW)
     ] = Path("runs")
+    known: Annotated[
+        Path | None,
+        option(
+            "--known", "Folder of kept tables (.csv); what has rows there is not run again.", HOW
+        ),
+    ] = None
     plan: Annotated[bool, option("--plan", "Show what would be done, and stop.", HOW)] = False
     report: Annotated[
         bool,

@@ -114,8 +114,19 @@ class RunStudy(Study):
             known = {name for run in runs for name in parameters_of(run.settings.method)}
             require("parameter", list(choice.params), sorted(known))
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(run, root) for run in self.work(choice) if run.done(root)]
+    def where(self, run: FederatedRun) -> Row:
+        settings = run.settings
+        return {
+            "column": run.column,
+            "method": settings.label,
+            "group": run.group,
+            "seed": settings.seed,
+            "rounds": settings.rounds,
+            "clip": settings.clip,
+        }
+
+    def numbers(self, run: FederatedRun, root: Path) -> list[Row]:
+        return [outcome(run, root)]
 
 
 def in_words(params: dict[str, Any]) -> list[str]:
@@ -156,22 +167,13 @@ def map_beside_fedavg(choice: Choice, variants: dict[str, dict[str, Any]]) -> li
     return found
 
 
-def row(run: FederatedRun, root: Path) -> Row:
-    """What a run was, and its numbers; none where it diverged."""
-    settings = run.settings
-    where = {
-        "column": run.column,
-        "method": settings.label,
-        "group": run.group,
-        "seed": settings.seed,
-        "rounds": settings.rounds,
-        "clip": settings.clip,
-    }
+def outcome(run: FederatedRun, root: Path) -> Row:
+    """How a run ended, and its numbers; none where it diverged."""
     if run.diverged(root):
-        return where | {"outcome": "diverged"} | dict.fromkeys([*NUMBERS, "per_client"])
+        return {"outcome": "diverged"} | dict.fromkeys([*NUMBERS, "per_client"])
     final = run.result(root).final
     numbers = {name: percent(final[key]) for name, key in NUMBERS.items()}
-    return where | {"outcome": "done"} | numbers | {"per_client": per_client(final)}
+    return {"outcome": "done"} | numbers | {"per_client": per_client(final)}
 
 
 def per_client(final: Row) -> str:

@@ -88,9 +88,36 @@ class Study:
         """All pieces of work, in the order in which they are done."""
         raise NotImplementedError
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        """The numbers of the finished work."""
+    def where(self, work: Any) -> Row:
+        """What tells a piece of work from all others; each of its rows begins with it."""
         raise NotImplementedError
+
+    def numbers(self, work: Any, root: Path) -> list[Row]:
+        """The rest of its rows, once it is done. A training in one place keeps them itself."""
+        found: list[Row] = work.measured(root)
+        return found
+
+    def collect(self, choice: Choice, root: Path, known: Sequence[Row] = ()) -> list[Row]:
+        """The rows of the finished work; of the rest those that are known already."""
+        rows: list[Row] = []
+        there = self.rows_by_name(choice, known)
+        for work in self.work(choice):
+            if work.done(root):
+                rows += [self.where(work) | row for row in self.numbers(work, root)]
+            else:
+                rows += [row | self.where(work) for row in there.get(work.name, [])]
+        return rows
+
+    def rows_by_name(self, choice: Choice, rows: Sequence[Row]) -> dict[str, list[Row]]:
+        """The rows of each piece of work that has some, by its name: a default and a group may be
+        one run."""
+        found: dict[str, list[Row]] = {}
+        for work in self.work(choice) if rows else ():
+            where = self.where(work).items()
+            mine = [r for r in rows if all(r.get(name) == value for name, value in where)]
+            if mine:
+                found[work.name] = mine
+        return found
 
     def report(self, rows: list[Row]) -> Report:
         """Tables and figures from the numbers alone, so that they can be drawn again without the

@@ -53,23 +53,19 @@ class Fairness(RunStudy):
             for method in METHODS
         ]
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        rows: list[Row] = []
-        for run in self.work(choice):
-            if not run.done(root):
-                continue
-            settings = run.settings
-            where = {"column": run.column, "method": settings.method, "seed": settings.seed}
-            where["clip"] = settings.clip
-            if run.diverged(root):  # one row without a client
-                rows.append(where | {"client": None, "accuracy": None})
-                continue
-            accuracies = run.result(root).final["personal_accuracy_per_client"]
-            rows += [
-                where | {"client": k, "accuracy": round(100 * accuracy, 3)}
-                for k, accuracy in enumerate(accuracies)
-            ]
-        return rows
+    def where(self, run: FederatedRun) -> Row:
+        settings = run.settings
+        where: Row = {"column": run.column, "method": settings.method}
+        return where | {"seed": settings.seed, "clip": settings.clip}
+
+    def numbers(self, run: FederatedRun, root: Path) -> list[Row]:
+        if run.diverged(root):  # one row without a client
+            return [{"client": None, "accuracy": None}]
+        accuracies = run.result(root).final["personal_accuracy_per_client"]
+        return [
+            {"client": k, "accuracy": round(100 * accuracy, 3)}
+            for k, accuracy in enumerate(accuracies)
+        ]
 
     def report(self, rows: list[Row]) -> Report:
         found = changes(rows)

@@ -77,28 +77,23 @@ class FemnistStudy(RunStudy):
             for group, run in contenders(choice.methods, lambda method: {"default": {}})
         ]
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        rows: list[Row] = []
-        for run in self.work(choice):
-            if not run.done(root):
-                continue
-            settings = run.settings
-            more = "" if run.group == "default" else f"[{run.group}]"
-            where: Row = {"column": run.column, "method": f"{settings.method}{more}"}
-            where |= {"seed": settings.seed, "clip": settings.clip}
-            if run.diverged(root):  # one row without a round
-                nothing = dict.fromkeys(["round", *GOALS, "per_client"])
-                rows.append(where | nothing)
-                continue
-            result = run.result(root)
-            rows += [
-                where
-                | {"round": record["round"]}
-                | {goal: percent(record[f"{goal}_accuracy"]) for goal in GOALS}
-                | {"per_client": None}
-                for record in result.rounds
-            ]
-            rows[-1]["per_client"] = per_client(result.final)
+    def where(self, run: FederatedRun) -> Row:
+        settings = run.settings
+        method = settings.method + ("" if run.group == "default" else f"[{run.group}]")
+        where: Row = {"column": run.column, "method": method}
+        return where | {"seed": settings.seed, "clip": settings.clip}
+
+    def numbers(self, run: FederatedRun, root: Path) -> list[Row]:
+        if run.diverged(root):  # one row without a round
+            return [dict.fromkeys(["round", *GOALS, "per_client"])]
+        result = run.result(root)
+        rows: list[Row] = [
+            {"round": record["round"]}
+            | {goal: percent(record[f"{goal}_accuracy"]) for goal in GOALS}
+            | {"per_client": None}
+            for record in result.rounds
+        ]
+        rows[-1]["per_client"] = per_client(result.final)
         return rows
 
     def report(self, rows: list[Row]) -> Report:

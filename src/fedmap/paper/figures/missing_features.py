@@ -3,7 +3,6 @@ a feature of two dimensions."""
 
 from dataclasses import dataclass
 from itertools import pairwise, product
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -90,13 +89,8 @@ class MissingFeatures(Study):
             for classes in OBSERVED
         ]
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [
-            {"net": work.net, "observed": work.classes, "seed": work.seed} | row
-            for work in self.work(choice)
-            if work.done(root)
-            for row in work.measured(root)
-        ]
+    def where(self, work: Plane) -> Row:
+        return {"net": work.net, "observed": work.classes, "seed": work.seed}
 
     def report(self, rows: list[Row]) -> Report:
         tables, figures = {"proxies": proxy_table(rows)}, {"features": figure(rows)}

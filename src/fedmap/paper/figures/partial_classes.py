@@ -3,7 +3,6 @@ trained on them alone (M1) and of one that was trained on all (M2)."""
 
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -90,14 +89,9 @@ class PartialClasses(Study):
             for classes, targets in wanted
         ]
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        rows: list[Row] = []
-        for work in self.work(choice):
-            if work.done(root):
-                model = "M1" if len(work.targets) == 1 else "M2"
-                where = {"model": model, "trained_on": work.classes, "seed": work.seed}
-                rows += [where | row for row in work.measured(root)]
-        return rows
+    def where(self, work: Targeted) -> Row:
+        model = "M1" if len(work.targets) == 1 else "M2"
+        return {"model": model, "trained_on": work.classes, "seed": work.seed}
 
     def report(self, rows: list[Row]) -> Report:
         tables, figures = {"accuracy": accuracy_table(rows)}, {"accuracy": figure(rows)}

@@ -2,7 +2,6 @@
 norms, gradients, distances."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -100,13 +99,8 @@ class ProxyDrift(Study):
             for deviation in STARTS.values()
         ]
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [
-            {"start": start_of(work), "seed": work.seed} | row
-            for work in self.work(choice)
-            if work.done(root)
-            for row in work.measured(root)
-        ]
+    def where(self, work: Drift) -> Row:
+        return {"start": start_of(work), "seed": work.seed}
 
     def report(self, rows: list[Row]) -> Report:
         return Report({"epochs": epoch_table(rows)}, {"proxies": figure(rows)}, findings(rows))

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, get_args
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,14 +36,6 @@ SMALL = {
 SMOKE = SMALL | {"samples": 200, "clients": 6, "rounds": 2}
 
 
-class Cell(NamedTuple):
-    """A run, and where it stands: the run without attackers stands with every attack."""
-
-    attack: str
-    share: float
-    run: FederatedRun
-
-
 class Robust(Study):
     """Each rule with each attack by none, a tenth and three tenths of the clients."""
 
@@ -59,8 +51,8 @@ class Robust(Study):
     def cuts(self, scale: Scale) -> list[str]:
         return words(cut(scale, SMALL, SMOKE))
 
-    def cells(self, choice: Choice) -> list[Cell]:
-        """All runs with their places."""
+    def work(self, choice: Choice) -> list[FederatedRun]:
+        """The run without attackers stands with every attack."""
         smoke = choice.scale == "smoke"
         rules, shares = (RULES[:2], SHARES[::2]) if smoke else (RULES, SHARES)
         given: dict[str, Any] = PLACE | cut(choice.scale, SMALL, SMOKE)
@@ -70,15 +62,31 @@ class Robust(Study):
             harm = {"attack": attack, "attackers": share} if share else {}
             how = {"method": method, "aggregate": rule, "seed": seed}
             group = f"{rule}, {100 * share:.0f} %"
-            run = FederatedRun(choice, attack, group, **given | harm | how)
-            found.append(Cell(attack, share, run))
+            found.append(FederatedRun(choice, attack, group, **given | harm | how))
         return found
 
-    def work(self, choice: Choice) -> list[FederatedRun]:
-        return [cell.run for cell in self.cells(choice)]
+    def where(self, run: FederatedRun) -> Row:
+        settings = run.settings
+        return {
+            "column": run.column,
+            "method": settings.method,
+            "rule": settings.aggregate,
+            "share": settings.attackers,
+            "seed": settings.seed,
+            "rounds": settings.rounds,
+        }
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [row(cell, root) for cell in self.cells(choice) if cell.run.done(root)]
+    def numbers(self, run: FederatedRun, root: Path) -> list[Row]:
+        """The mean of the last ten rounds of the global model, and the honest clients' own
+        accuracy."""
+        if run.diverged(root):
+            return [{"outcome": "diverged", "global": None, "personal": None}]
+        final, settings = run.result(root).final, run.settings
+        accuracies = final["personal_accuracy_per_client"]
+        bad = attackers(settings.seed, settings.attackers, len(accuracies))
+        honest = mean(accuracy for k, accuracy in enumerate(accuracies) if k not in bad)
+        steady = percent(final["global_accuracy_last_10"])
+        return [{"outcome": "done", "global": steady, "personal": percent(honest)}]
 
     def report(self, rows: list[Row]) -> Report:
         seeds = ", ".join(str(seed) for seed in names_of(rows, "seed"))
@@ -93,29 +101,6 @@ class Robust(Study):
 
 
 STUDIES.add("robust")(Robust())
-
-
-def row(cell: Cell, root: Path) -> Row:
-    """The mean of the last ten rounds of the global model, and the honest clients' own accuracy."""
-    settings = cell.run.resolved
-    found: tuple[float | None, float | None] = (None, None)
-    if not cell.run.diverged(root):
-        final = cell.run.result(root).final
-        accuracies = final["personal_accuracy_per_client"]
-        bad = attackers(settings.seed, cell.share, len(accuracies))
-        honest = [accuracy for k, accuracy in enumerate(accuracies) if k not in bad]
-        found = percent(final["global_accuracy_last_10"]), percent(mean(honest))
-    return {
-        "column": cell.attack,
-        "method": settings.method,
-        "rule": settings.aggregate,
-        "share": cell.share,
-        "seed": settings.seed,
-        "rounds": settings.rounds,
-        "outcome": "done" if found[0] is not None else "diverged",
-        "global": found[0],
-        "personal": found[1],
-    }
 
 
 def accuracies(rows: list[Row], name: str, **where: Any) -> list[float]:

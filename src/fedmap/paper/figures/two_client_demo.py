@@ -4,7 +4,6 @@ do to features and proxies, and how much accuracy each download costs."""
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -185,13 +184,8 @@ class TwoClientDemo(Study):
             for title, (method, alpha) in METHODS.items()
         ]
 
-    def collect(self, choice: Choice, root: Path) -> list[Row]:
-        return [
-            {"method": work.title, "seed": work.seed} | row
-            for work in self.work(choice)
-            if work.done(root)
-            for row in work.measured(root)
-        ]
+    def where(self, work: Demo) -> Row:
+        return {"method": work.title, "seed": work.seed}
 
     def report(self, rows: list[Row]) -> Report:
         return Report({"accuracy": accuracy_table(rows)}, {"demo": figure(rows)}, findings(rows))

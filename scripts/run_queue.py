@@ -5,9 +5,10 @@
 One worker at the lowest priority. Stopped at any moment and started again, it goes on where it was:
 a study skips its finished runs and goes on with one that was begun. What has its rows in
 results/STUDY-SCALE.csv is not made again, also on another machine; take rows out to have them made
-anew. A leaderboard's methods take the place of the old ones, where it is kept. With --only, those
-commands alone that have the text in them. With --report nothing is run: what is done so far is
-gathered.
+anew. A study's rows are gathered every ten minutes too, so that a machine that is lost takes little
+with it. A leaderboard's methods take the place of the old ones, where it is kept. With --only,
+those commands alone that have the text in them. With --report nothing is run: what is done so far
+is gathered.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from fedmap.simulate.folder import write_atomically
 WORK = (
     "column", "method", "group", "seed", "clip", "net", "observed", "start", "model", "trained_on"
 )  # fmt: skip
+
+WHILE = 600  # seconds from one gathering to the next
 
 
 def main() -> None:
@@ -64,20 +67,48 @@ def run(command: str, runs: Path, results: Path, report: bool) -> bool:
         page = str(Path(__file__).with_name("write_leaderboard.py"))
         line = [page, "--collect", str(runs), "--board", words[words.index("--board") + 1]]
         return well and subprocess.run([sys.executable, *line]).returncode == 0
+    if report:
+        return gathered(words, runs, results)
+    with tempfile.TemporaryDirectory() as out:
+        study = started(*words, "--known", str(results), "--runs", str(runs), "--out", out)
+        try:
+            while not ended(study):
+                gathered(words, runs, results)
+        finally:
+            study.terminate()
+            study.wait()
+    return gathered(words, runs, results) and study.returncode == 0
+
+
+def gathered(words: list[str], runs: Path, results: Path) -> bool:
+    """Gather the rows of a study's finished runs; are there any?"""
     with tempfile.TemporaryDirectory() as out:
         places = ["--known", str(results), "--runs", str(runs), "--out", out]
-        ended = fedmap(*words, *places, *["--report"] * report)
-        study, scale = words[1], words[words.index("--scale") + 1]
-        found = Path(out, f"{study}-{scale}.csv")
-        if found.exists():
+        well = fedmap(*words, *places, "--report")
+        found = Path(out, f"{words[1]}-{words[words.index('--scale') + 1]}.csv")
+        if well:
             gather(results / found.name, from_csv(found))
-        return ended
+    return well
 
 
 def fedmap(*words: str) -> bool:
     """One command of fedmap; did it end well?"""
+    return started(*words).wait() == 0
+
+
+def started(*words: str) -> subprocess.Popen[bytes]:
+    """One command of fedmap, with one worker."""
     line = [sys.executable, "-m", "fedmap", *words, "--workers", "1", "--quiet"]
-    return subprocess.run(line, stdout=subprocess.DEVNULL).returncode == 0
+    return subprocess.Popen(line, stdout=subprocess.DEVNULL)
+
+
+def ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it ended within a while."""
+    try:
+        process.wait(WHILE)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def gather(path: Path, rows: list[Row]) -> None:

@@ -1,6 +1,7 @@
 """The queue that makes results/: what it gathers, and that every command of it can be run."""
 
 import shlex
+import subprocess
 import sys
 import tomllib
 from itertools import pairwise
@@ -55,6 +56,28 @@ def test_what_is_done_is_gathered_without_a_run(tmp_path: Path) -> None:
     assert not run_queue.run(f"fedmap {words} --seeds 7", runs, results, report=True)
     (found,) = from_csv(results / "joint-smoke.csv")
     assert (found["method"], found["clip"], found["outcome"]) == ("fedavg", 3.0, "done")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_rows_are_gathered_while_a_study_goes_on(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, times = tmp_path / "go on", []
+    wait = f"import pathlib, sys\nwhile not pathlib.Path({str(mark)!r}).exists(): pass\n"
+    line = [sys.executable, "-c", f"{wait}sys.exit({code})"]
+
+    def gathered(words: list[str], runs: Path, results: Path) -> bool:
+        times.append(words[1])
+        if len(times) == 2:
+            mark.touch()
+        return True
+
+    monkeypatch.setattr(run_queue, "WHILE", 0.05)
+    monkeypatch.setattr(run_queue, "started", lambda *words: subprocess.Popen(line))
+    monkeypatch.setattr(run_queue, "gathered", gathered)
+    ended_well = run_queue.run("fedmap study joint --scale smoke", tmp_path, tmp_path, report=False)
+    assert ended_well == (code == 0)
+    assert len(times) >= 3  # twice while it ran, and once more
 
 
 def test_the_queue_trains_every_contender_of_every_large_board() -> None:

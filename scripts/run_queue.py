@@ -4,11 +4,10 @@
 
 One worker at the lowest priority. Stopped at any moment and started again, it goes on where it was:
 a study skips its finished runs and goes on with one that was begun. What has its rows in
-results/STUDY-SCALE.csv is not made again, also on another machine; take rows out to have them made
-anew. A study's rows are gathered every ten minutes too, so that a machine that is lost takes little
-with it. A leaderboard's methods take the place of the old ones, where it is kept. With --only,
-those commands alone that have the text in them. With --report nothing is run: what is done so far
-is gathered.
+results/STUDY-SCALE.csv, or where a leaderboard is kept, is not made again, also on another machine;
+take rows out to have them made anew. A study's rows are gathered every ten minutes too, so that a
+machine that is lost takes little with it. With --only, those commands alone that have the text in
+them. With --report nothing is run: what is done so far is gathered.
 """
 
 import argparse
@@ -19,9 +18,12 @@ import sys
 import tempfile
 import time
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
+from fedmap.experiment import leaderboard as boards
 from fedmap.paper.study import Row, from_csv, to_csv
+from fedmap.report.clients import ALONE
 from fedmap.simulate.folder import write_atomically
 
 # the columns of a CSV that say which piece of work a row belongs to
@@ -63,9 +65,12 @@ def run(command: str, runs: Path, results: Path, report: bool) -> bool:
     if program == "python":
         return report or subprocess.run([sys.executable, *words, "--workers", "1"]).returncode == 0
     if words[0] == "leaderboard":
+        board = words[words.index("--board") + 1]
+        if trained_by(words, board) <= {entry.method for entry in boards.kept(board)}:
+            return True
         well = report or fedmap(*words, "--out", str(runs))
         page = str(Path(__file__).with_name("write_leaderboard.py"))
-        line = [page, "--collect", str(runs), "--board", words[words.index("--board") + 1]]
+        line = [page, "--collect", str(runs), "--board", board]
         return well and subprocess.run([sys.executable, *line]).returncode == 0
     if report:
         return gathered(words, runs, results)
@@ -78,6 +83,14 @@ def run(command: str, runs: Path, results: Path, report: bool) -> bool:
             study.terminate()
             study.wait()
     return gathered(words, runs, results) and study.returncode == 0
+
+
+def trained_by(words: list[str], board: str) -> set[str]:
+    """The methods that a command of a leaderboard trains."""
+    if "--again" in words:
+        return set(boards.contenders(board))
+    named = {method for flag, method in pairwise(words) if flag == "--method"}
+    return named | {boards.REFERENCE, ALONE}
 
 
 def gathered(words: list[str], runs: Path, results: Path) -> bool:

@@ -4,8 +4,8 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +16,6 @@ from fedmap.experiment import leaderboard as boards
 from fedmap.experiment.leaderboard import BOARDS
 from fedmap.paper import STUDIES
 from fedmap.paper.study import from_csv, to_csv
-from fedmap.report.clients import ALONE
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = tomllib.loads((ROOT / "results/queue.toml").read_text())["commands"]
@@ -84,11 +83,26 @@ def test_the_queue_trains_every_contender_of_every_large_board() -> None:
     asked: dict[str, set[str]] = {}
     for words in (shlex.split(c) for c in COMMANDS if c.startswith("fedmap leaderboard")):
         board = words[words.index("--board") + 1]
-        named = {name for flag, name in pairwise(words) if flag == "--method"}
-        everybody = set(boards.contenders(board)) if "--again" in words else set()
-        asked.setdefault(board, {boards.REFERENCE, ALONE}).update(named | everybody)
+        asked.setdefault(board, set()).update(run_queue.trained_by(words, board))
     wanted = {name: set(boards.contenders(name)) for name in BOARDS if name != boards.FIRST}
     assert asked == wanted
+
+
+def test_methods_that_a_board_has_are_not_trained_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = ["fedavg", "local", "map"]
+    monkeypatch.setattr(boards, "kept", lambda board: [SimpleNamespace(method=m) for m in there])
+    tried: list[tuple[str, ...]] = []
+
+    def fail(*words: str) -> bool:
+        tried.append(words)
+        return False
+
+    monkeypatch.setattr(run_queue, "fedmap", fail)
+    command = "fedmap leaderboard --board cifar-10 --method map"
+    assert run_queue.run(command, Path("runs"), Path("results"), report=False)
+    assert not tried
+    assert not run_queue.run(f"{command} --method moon", Path("runs"), Path(), report=False)
+    assert [words[-3:] for words in tried] == [("moon", "--out", "runs")]
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("fedmap study")])

@@ -132,23 +132,21 @@ def few_lose(claim: str, rows: list[Row]) -> Finding:
     }
     if not enough:
         return not_tested(claim, f"no column has both methods with {SEEDS} seeds")
-    parts, few, fewer, every = [], [], [], np.concatenate(list(enough.values()))
+    parts, few, fewer = [], [], []
     for column, values in enough.items():
         worse, better = worse_and_better(values)
         few.append(worse <= WORSE_OFF / 100 * len(values))
         fewer.append(worse < better)
         parts.append(f"{column}: {worse} of {len(values)} worse, {better} better")
-    short = f"{share(every < 0)} of 100 lose, {share(every > 0)} gain"
-    short += f", {len(enough)} of {len(COLUMNS)} columns"
+    lose, gain = share([v < 0 for v in enough.values()]), share([v > 0 for v in enough.values()])
+    short = f"{lose} of 100 lose, {gain} gain, {len(enough)} of {len(COLUMNS)} columns"
     so_far = len(enough) < len(COLUMNS)
     return Finding(claim, Verdict.of(all(few), all(fewer)), "; ".join(parts), short, so_far)
 
 
-def share(chosen: NDArray[np.bool_]) -> str:
-    """Of the clients, in per cent, with its standard error."""
-    part = float(chosen.mean())
-    error = (part * (1 - part) / len(chosen)) ** 0.5
-    return f"{100 * part:.0f} ± {100 * error:.0f}"
+def share(chosen: list[NDArray[np.bool_]]) -> str:
+    """Of the clients, in per cent, with its standard error; every column counts as much."""
+    return Estimate.together([Estimate.of((100.0 * c).tolist()) for c in chosen]).plain(0)
 
 
 def figure(found: Changes) -> Figure:

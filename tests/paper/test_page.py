@@ -155,19 +155,19 @@ def test_the_queues_commands_are_shown_with_what_is_to_come(run_row: RunRow) -> 
     assert to_come(study, queue, two(run_row, seed=1)) == f"To come: seeds 0, 2 of {MLP}."
     assert to_come(study, queue[1:], two(run_row)) == ""
     drift = ["fedmap study proxy-drift --seeds 0,1"]
-    assert to_come(STUDIES["proxy-drift"], drift, [{"seed": 0}]) == "To come: seeds 1."
+    assert to_come(STUDIES["proxy-drift"], drift, [{"seed": 0}]) == "To come: seed 1."
 
 
 def test_runs_with_another_limit_on_gradients_are_still_to_come(run_row: RunRow) -> None:
     study = STUDIES["table-1-2"]
     named = f'fedmap study joint --scale small --columns "{MLP}; {LENET}" --seeds 0,1 --clip 100'
     ours = two(run_row, clip=100.0)
-    assert to_come(study, [named], ours) == f"To come: seeds 1 of {MLP}; seeds 0, 1 of {LENET}."
+    assert to_come(study, [named], ours) == f"To come: seed 1 of {MLP}; seeds 0, 1 of {LENET}."
     missing = f"To come: seeds 0, 1 of {MLP}; seeds 0, 1 of {LENET}."
     for clip in (None, 5.0):
         assert to_come(study, [named], two(run_row, clip=clip)) == missing
     assert to_come(study, ["fedmap study table-1-2 --scale small"], ours) == (
-        f"To come: seeds 0 of {MLP}."
+        f"To come: seed 0 of {MLP}."
     )
 
 
@@ -175,7 +175,7 @@ def test_a_study_with_a_limit_of_its_own_has_it_where_nothing_is_said() -> None:
     study, rows = STUDIES["robust"], [{"seed": 0, "column": "labels"}]
     plain = "fedmap study robust --scale small"
     assert to_come(study, [plain, f"{plain} --clip 100"], rows) == ""
-    assert to_come(study, [f"{plain} --clip 5"], rows) == "To come: seeds 0 of labels."
+    assert to_come(study, [f"{plain} --clip 5"], rows) == "To come: seed 0 of labels."
 
 
 def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:

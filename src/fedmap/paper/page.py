@@ -258,7 +258,10 @@ def to_come(study: Study, commands: list[str], rows: list[Row]) -> str:
             for seed in (re.findall(r"--seeds ([\d,]+)", line) or ["0"])[0].split(","):
                 if (column, int(seed), clip) not in there:
                     missing.setdefault(column, set()).add(int(seed))
-    told = (f"seeds {numbers(seeds)}" + f" of {c}" * bool(c) for c, seeds in missing.items())
+    told = (
+        f"seed{'s' * (len(seeds) > 1)} {numbers(seeds)}" + f" of {c}" * bool(c)
+        for c, seeds in missing.items()
+    )
     return f"To come: {'; '.join(told)}." if missing else ""
 
 

@@ -81,7 +81,8 @@ def reproduction() -> str:
 @pytest.fixture
 def one_seed_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """For rules that are about other things than the number of seeds."""
-    monkeypatch.setattr("fedmap.paper.finding.SEEDS", 1)
+    for module in ("finding", "federated"):
+        monkeypatch.setattr(f"fedmap.paper.{module}.SEEDS", 1)
 
 
 @pytest.fixture

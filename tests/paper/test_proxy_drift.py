@@ -152,6 +152,8 @@ def test_each_picture_says_what_its_lines_are() -> None:
         ([0.9, 1.1, 0.8], Verdict.IN_PART),
         ([0.9, 0.9, 1.1], Verdict.FAILS),
         ([0.9, 1.1, 1.0], Verdict.FAILS),
+        ([0.9, 0.4, 0.5], Verdict.IN_PART),  # not slightly smaller but less than half
+        ([0.9, 0.9, 0.4], Verdict.FAILS),
     ],
 )
 def test_norms_of_missing_classes_are_smaller_after_every_epoch(
@@ -209,7 +211,10 @@ def test_missing_proxies_collapse_after_one_epoch(distance: list[float], verdict
     first, second = (f"{100 * share:.1f} % of O-O" for share in distance[1:])
     goes = f"from {distance[0]:.3f} before training to {distance[1]:.3f} after one epoch, {first}"
     assert goes in finding.numbers
-    assert finding.numbers.endswith(f"to {distance[2]:.3f} after 2 epochs, {second}")
+    assert f"to {distance[2]:.3f} after 2 epochs, {second}. " in finding.numbers
+    # of two proxies each has one other; of eight each has seven
+    real = [f"{100 * share * 2 / (8 / 7):.1f} %" for share in distance[1:]]
+    assert finding.numbers.endswith(f"without it these are {real[0]} and {real[1]}")
 
 
 def test_a_collapse_is_seen_beside_the_observed_proxies() -> None:

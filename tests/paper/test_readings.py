@@ -89,7 +89,10 @@ def test_captions_say_which_rounds_which_seeds_and_the_unit(rows: list[Row]) -> 
     about = (
         "accuracy in % (seeds 0, 1; in brackets the mean difference from FedAvg with the same seed)"
     )
-    assert captions == [f"Mean of the last ten rounds, {about}", f"Last round, {about}"]
+    assert captions == [
+        f"Mean of the last ten rounds (all clients: after the last), {about}",
+        f"Last round, {about}",
+    ]
 
 
 def test_a_run_that_is_not_there_is_a_dash(run_row: RunRow) -> None:

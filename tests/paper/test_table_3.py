@@ -34,6 +34,7 @@ def test_the_page_says_what_the_small_scale_cuts(reproduction: str) -> None:
     assert size_in_words(TABLE_3.cuts("small")) in reproduction
 
 
+@pytest.mark.usefixtures("one_seed_is_enough")
 def test_numbers_are_means_over_columns_and_seeds(run_row: RunRow) -> None:
     rows = [
         run_row("fedavg", (60.0, 70.0), (61.0, 72.0), column=LENET),
@@ -63,16 +64,18 @@ def test_each_line_stands_beside_fedavg_here_and_in_the_paper(run_row: RunRow) -
     assert line[6:] == ["71.0", "+1.00 ± 0.00", "71.0", "75.6", "+3.2"]
 
 
+@pytest.mark.usefixtures("one_seed_is_enough")
 def test_a_column_that_some_method_lacks_is_left_out(run_row: RunRow) -> None:
     rows = [run_row("fedavg", (70.0, 80.0), column=c) for c in (LENET, TFCNN)]
     rows.append(run_row("ditto", (50.0, 60.0), column=TFCNN))
     report = TABLE_3.report(rows)
     assert f"average over {TFCNN} ± standard" in report.tables["complete"].caption
     assert report.notes == [
-        f"{LENET} is left out of the averages: 1 of 2 rows have a number there."
+        f"{LENET} is left out of the averages: 1 of 2 rows have enough seeds there."
     ]
 
 
+@pytest.mark.usefixtures("one_seed_is_enough")
 def test_a_group_that_diverged_in_one_column_is_left_out(run_row: RunRow) -> None:
     rows = [run_row("fedavg", (70.0, 80.0), column=c) for c in (LENET, TFCNN)]
     rows += [run_row("ditto", (50.0, 60.0), column=LENET)]
@@ -82,6 +85,26 @@ def test_a_group_that_diverged_in_one_column_is_left_out(run_row: RunRow) -> Non
     assert report.notes == [
         f"ditto (default) on {TFCNN}, seed 0, diverged; this group is left out."
     ]
+
+
+def test_without_enough_seeds_anywhere_the_table_has_the_whole_columns(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (70.0, 80.0), column=c, rounds=60) for c in (LENET, TFCNN)]
+    rows.append(run_row("ditto", (50.0, 60.0), column=TFCNN, rounds=60))
+    report = TABLE_3.report(rows)
+    assert f"average over {TFCNN} ± standard" in report.tables["complete"].caption
+    assert report.notes == [
+        f"{LENET} is left out of the averages: 1 of 2 rows have a number there."
+    ]
+
+
+def test_table_and_claim_rest_on_the_same_columns(
+    run_row: RunRow, thrice: Callable[[list[Row]], list[Row]]
+) -> None:
+    both = [run_row("fedavg", (70.0, 80.0)), run_row("map", (75.0, 85.0), group=RELEASED)]
+    whole = thrice([r | {"column": LENET} for r in both])
+    one = [r | {"column": TFCNN, "rounds": 60, "global_last_10": 10.0} for r in both]
+    assert TABLE_3.report([*whole, *one]).tables == TABLE_3.report(whole).tables
+    assert FIRST.judge([*whole, *one]) == FIRST.judge(whole)
 
 
 def test_notes_set_each_reading_against_fedavg(run_row: RunRow) -> None:

@@ -3,6 +3,7 @@ cuts, and the rows of numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 from fedmap.data import defaults_of
@@ -225,6 +226,13 @@ def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | 
     return Estimate.together(parts) if parts else None
 
 
+def average(rows: list[Row], who: Who, number: str) -> float:
+    """One number of a method and group, mean over seeds in each column and then over columns."""
+    mine = [r for r in rows if (r["method"], r["group"]) == who]
+    columns = names_of(mine, "column")
+    return float(mean(mean(r[number] for r in mine if r["column"] == c) for c in columns))
+
+
 def gains_of(rows: list[Row], who: Who) -> str | None:
     """The differences from FedAvg in both goals, in words; none where one is not known."""
     gains = [difference(rows, who, FEDAVG, goal) for goal in GOALS]
@@ -259,3 +267,28 @@ def without_diverged(rows: list[Row]) -> tuple[list[Row], list[str]]:
         for r in lost
     ]
     return [r for r in rows if (r["method"], r["group"]) not in groups], sentences
+
+
+def comparable(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """The rows whose averages can be compared: of the columns that every method has numbers in,
+    with enough seeds for a verdict if there is such a column. A sentence for each thing left
+    out."""
+    rows, sentences = without_diverged(rows)
+    methods, columns = everyone(rows), names_of(rows, "column")
+    for kept, what in ((trusted(rows), "enough seeds"), (rows, "a number")):
+        there = {c: everyone([r for r in kept if r["column"] == c]) for c in columns}
+        whole = [c for c in columns if len(there[c]) == len(methods)]
+        if whole:
+            sentences += [
+                f"{c} is left out of the averages: {len(there[c])} of {len(methods)} rows have "
+                f"{what} there."
+                for c in columns
+                if c not in whole
+            ]
+            return [r for r in kept if r["column"] in whole], sentences
+    return rows, sentences
+
+
+def everyone(rows: list[Row]) -> list[Who]:
+    """Every method and group that has a row."""
+    return list(dict.fromkeys((r["method"], r["group"]) for r in rows))

@@ -35,7 +35,7 @@ FEDERATIONS: dict[str, dict[str, Any]] = {
     "as usual": {},  # 4 classes missing on average, a fifth of the clients in a round
     "2 classes each": classes_each(2),
     "5 classes each": classes_each(5),
-    "Dirichlet 0.5": {"partition": "dirichlet"},  # half of the clients still miss a class or two
+    "Dirichlet 0.5": {"partition": "dirichlet"},  # half of the clients still miss classes
     "half in a round": {"fraction": 0.5},
     "5 clients": {"clients": 5, "fraction": 0.4},
     "100 clients": {"clients": 100},

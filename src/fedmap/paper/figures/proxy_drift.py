@@ -18,7 +18,10 @@ from fedmap.report.plots import bare
 from fedmap.report.table import Table
 from fedmap.vector import Model
 
-OBSERVED = 8
+OBSERVED, MISSING = 8, 2  # classes
+# The paper's formula counts each proxy's distance from itself, one pair in n of n classes. Without
+# it M-M beside O-O is so many times as large.
+REAL_PAIRS = (MISSING / (MISSING - 1)) / (OBSERVED / (OBSERVED - 1))
 EPOCHS = 50
 NET = "vgg11-bn"
 SIZES: dict[Scale, dict[str, Any]] = {
@@ -73,8 +76,7 @@ def proxy_statistics(epoch: int, proxies: Tensor, gradient: Tensor, observed: in
     apart = (proxies[:, None] - proxies[None]).norm(dim=2)
     groups = {"O": slice(0, observed), "M": slice(observed, None)}
     for a, b in (("O", "O"), ("O", "M"), ("M", "M")):
-        # With i = j among the pairs, as the paper's formula has it: two missing classes show half
-        # of their distance.
+        # with i = j among the pairs, as the paper's formula has it
         add("distance", f"{a}-{b}", None, apart[groups[a], groups[b]].mean())
     return rows
 
@@ -224,12 +226,12 @@ def beside(rows: list[Row], what: str, missing: str, observed: str) -> list[dict
 
 
 def slightly_smaller(rows: list[Row]) -> Finding:
-    """After every epoch with every seed; in part: after the last."""
+    """After every epoch with every seed, and not less than half; in part: after the last."""
     missing, observed = curve(rows, "norm", "missing"), curve(rows, "norm", "observed")
     last = max(missing)
     ratios = beside(rows, "norm", "missing", "observed")
-    always = all(ratio[epoch] < 1 for ratio in ratios for epoch in range(1, last + 1))
-    in_the_end = all(ratio[last] < 1 for ratio in ratios)
+    always = all(0.5 <= ratio[epoch] < 1 for ratio in ratios for epoch in range(1, last + 1))
+    in_the_end = all(0.5 <= ratio[last] < 1 for ratio in ratios)
     numbers = (
         f"After {last} epochs the mean norm of missing classes is {missing[last]:.2f}, "
         f"{percent([ratio[last] for ratio in ratios])} of the observed ones' {observed[last]:.2f}"
@@ -264,10 +266,12 @@ def collapsed(rows: list[Row]) -> Finding:
     last = max(distance)
     ratios = beside(rows, "distance", "M-M", "O-O")
     early, late = ([ratio[epoch] for ratio in ratios] for epoch in (1, last))
+    real = [percent([REAL_PAIRS * ratio for ratio in some]) for some in (early, late)]
     numbers = (
         f"The M-M distance goes from {distance[0]:.3f} before training to {distance[1]:.3f} after "
         f"one epoch, {percent(early)} of O-O then, and to {distance[last]:.3f} after {last} "
-        f"epochs, {percent(late)} of O-O"
+        f"epochs, {percent(late)} of O-O. The paper's formula counts each proxy's distance from "
+        f"itself too; without it these are {real[0]} and {real[1]}"
     )
     statement = (
         "The paper's 'nearly zero even after only one training epoch', taken as a tenth of O-O or "

@@ -28,6 +28,7 @@ LAST_ROUND = {
     "personal": "personal",
     "personal, all clients": "personal_all_clients",
 }
+LAST_TEN_OF = "Mean of the last ten rounds (all clients: after the last)"
 LAST_TEN = LAST_ROUND | {"global": "global_last_10", "personal": "personal_last_10"}
 
 
@@ -57,7 +58,7 @@ class Readings(RunStudy):
             "same seed)"
         )
         tables = {
-            "readings": table(f"Mean of the last ten rounds, {about}", rows, LAST_TEN),
+            "readings": table(f"{LAST_TEN_OF}, {about}", rows, LAST_TEN),
             "last-round": table(f"Last round, {about}", rows, LAST_ROUND),
         }
         return Report(tables, notes=failures(rows))

@@ -10,14 +10,16 @@ from fedmap.paper.federated import (
     FederatedRun,
     RunStudy,
     Who,
+    average,
+    comparable,
     contenders,
     cut,
     difference,
+    everyone,
     gains_of,
     place,
     shown_name,
     trusted,
-    without_diverged,
     words,
 )
 from fedmap.paper.finding import Finding, Verdict, not_tested, signed
@@ -96,38 +98,6 @@ def groups(method: str) -> dict[str, dict[str, Any]]:
     return GROUPS.get(method, {"default": {}})
 
 
-def comparable(rows: list[Row]) -> tuple[list[Row], list[str]]:
-    """The rows whose averages can be compared, and a sentence for each thing left out."""
-    rows, diverged = without_diverged(rows)
-    rows, unfinished = of_finished_columns(rows)
-    return rows, [*diverged, *unfinished]
-
-
-def of_finished_columns(rows: list[Row]) -> tuple[list[Row], list[str]]:
-    """Without columns that some method has no number in: averages are over the same columns for
-    all."""
-    methods = {(r["method"], r["group"]) for r in rows}
-    there: dict[str, set[tuple[str, str]]] = {}
-    for r in rows:
-        there.setdefault(r["column"], set()).add((r["method"], r["group"]))
-    left_out = [column for column, found in there.items() if found != methods]
-    if len(left_out) == len(there):
-        return rows, []
-    sentences = [
-        f"{column} is left out of the averages: {len(there[column])} of {len(methods)} rows have a "
-        "number there."
-        for column in left_out
-    ]
-    return [r for r in rows if r["column"] not in left_out], sentences
-
-
-def average(rows: list[Row], who: Who, number: str) -> float:
-    """One number of a method and group, mean over seeds in each column and then over columns."""
-    mine = [r for r in rows if (r["method"], r["group"]) == who]
-    columns = names_of(mine, "column")
-    return float(mean(mean(r[number] for r in mine if r["column"] == c) for c in columns))
-
-
 def spread(rows: list[Row], who: Who, number: str) -> str:
     """That average, with the standard deviation over the seeds that it has in every column."""
     mine = [r for r in rows if (r["method"], r["group"]) == who]
@@ -138,11 +108,6 @@ def spread(rows: list[Row], who: Who, number: str) -> str:
     whole = [mean(found) for found in by_seed.values() if len(found) == columns]
     more = f" ± {stdev(whole):.1f}" if len(whole) > 1 else ""
     return f"{average(rows, who, number):.1f}{more}"
-
-
-def everyone(rows: list[Row]) -> list[Who]:
-    """Every method and group that has a row."""
-    return list(dict.fromkeys((r["method"], r["group"]) for r in rows))
 
 
 def table(rows: list[Row]) -> Table:

@@ -14,6 +14,7 @@ from fedmap.paper.page import (
     Tables,
     as_block,
     as_sentence,
+    choice_of,
     commands_of,
     facts,
     gaps,
@@ -153,31 +154,40 @@ def test_the_queues_commands_are_shown_with_what_is_to_come(run_row: RunRow) -> 
     assert commands_of("joint", "small", queue) == queue[:2]
     assert as_block("table-1-2", "small", queue) == f"```\n{queue[0]}\n{queue[1]}\n```"
     assert as_block("joint", "smoke", queue) == "```\nfedmap study joint --scale smoke\n```"
-    study = STUDIES["table-1-2"]
-    assert to_come(study, queue, two(run_row, seed=1)) == f"To come: seeds 0, 2 of {MLP}."
-    assert to_come(study, queue[1:], two(run_row)) == ""
-    drift = ["fedmap study proxy-drift --seeds 0,1"]
-    assert to_come(STUDIES["proxy-drift"], drift, [{"seed": 0}]) == "To come: seed 1."
 
 
-def test_runs_with_another_limit_on_gradients_are_still_to_come(run_row: RunRow) -> None:
+def test_runs_without_a_row_are_to_come_whichever_command_has_them() -> None:
     study = STUDIES["table-1-2"]
-    named = f'fedmap study joint --scale small --columns "{MLP}; {LENET}" --seeds 0,1 --clip 100'
-    ours = two(run_row, clip=100.0)
-    assert to_come(study, [named], ours) == f"To come: seed 1 of {MLP}; seeds 0, 1 of {LENET}."
-    missing = f"To come: seeds 0, 1 of {MLP}; seeds 0, 1 of {LENET}."
+    plain = "fedmap study table-1-2 --scale small --methods"
+    queue = [f"{plain} fedavg,map --seeds 0,1 --columns {MLP}", f'{plain} "map[alpha=0.5],fedavg"']
+    work = [study.where(run) for line in queue for run in study.work(choice_of(study, line))]
+    columns = len(study.default_columns("small"))
+    assert len(work) == 2 * 2 + 2 * columns
+    # FedAvg with seed 0 is in both commands
+    others = [f"2 runs of {name}" for name in study.default_columns("small") if name != MLP]
+    assert to_come(study, queue, []) == f"To come: {', '.join([f'5 runs of {MLP}', *others])}."
+    first = [row for row in work if row["column"] == MLP]
+    assert to_come(study, queue, first) == f"To come: {', '.join(others)}."
+    assert to_come(study, queue[:1], first[1:]) == ""  # the other command has the row
+    assert to_come(study, queue[:1], first[1:4]) == f"To come: 1 run of {MLP}."
+    assert to_come(study, queue, work) == ""
+
+
+def test_runs_with_another_limit_on_gradients_are_still_to_come() -> None:
+    study = STUDIES["table-1-2"]
+    plain = f"fedmap study table-1-2 --scale small --methods map --columns {MLP}"
+    (run,) = study.work(choice_of(study, plain))
     for clip in (None, 5.0):
-        assert to_come(study, [named], two(run_row, clip=clip)) == missing
-    assert to_come(study, ["fedmap study table-1-2 --scale small"], ours) == (
-        f"To come: seed 0 of {MLP}."
-    )
+        rows = [study.where(run) | {"clip": clip}]
+        assert to_come(study, [f"{plain} --clip 100"], rows) == f"To come: 1 run of {MLP}."
+        assert (to_come(study, [plain], rows) == "") == (clip is None)
 
 
-def test_a_study_with_a_limit_of_its_own_has_it_where_nothing_is_said() -> None:
-    study, rows = STUDIES["robust"], [{"seed": 0, "column": "labels"}]
-    plain = "fedmap study robust --scale small"
-    assert to_come(study, [plain, f"{plain} --clip 100"], rows) == ""
-    assert to_come(study, [f"{plain} --clip 5"], rows) == "To come: seed 0 of labels."
+def test_trainings_in_one_place_are_to_come_too() -> None:
+    study, command = STUDIES["proxy-drift"], "fedmap study proxy-drift --scale small --seeds 0,1"
+    assert to_come(study, [command], []) == "To come: 4 runs."
+    three = [study.where(work) for work in study.work(choice_of(study, command))][:3]
+    assert to_come(study, [command], three) == "To come: 1 run."
 
 
 def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:

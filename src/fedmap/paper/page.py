@@ -1,7 +1,9 @@
 """The pages of the whole reproduction, from the studies' CSV files alone: one that has every claim
 of the paper with our verdict, and one for each study."""
 
+import argparse
 import re
+import shlex
 import textwrap
 import tomllib
 from collections.abc import Iterable
@@ -16,7 +18,7 @@ from fedmap.paper import STUDIES
 from fedmap.paper.claims import ORDER, gather
 from fedmap.paper.finding import Finding, not_tested
 from fedmap.paper.report import size_in_words
-from fedmap.paper.study import SCALES, Claim, Row, Scale, Study, from_csv, names_of
+from fedmap.paper.study import SCALES, Choice, Claim, Row, Scale, Study, from_csv, names_of
 from fedmap.report import plots
 
 Tables = dict[tuple[str, Scale], list[Row]]  # the rows of each study at each scale
@@ -163,7 +165,8 @@ def scale_part(
     parts = [
         f"## Runs at the scale `{scale}`",
         wrapped(f"{size_in_words(study.cuts(scale))} {facts(study, rows)}"),
-        wrapped(f"{gaps(study, rows)} {to_come(study, mine, rows)}".strip()),
+        wrapped(gaps(study, rows)),
+        wrapped(to_come(study, mine, rows)),
         as_block(name, scale, mine),
     ]
     for title, figure in report.figures.items():
@@ -246,24 +249,36 @@ def commands_of(name: str, scale: Scale, commands: list[str]) -> list[str]:
 
 
 def to_come(study: Study, commands: list[str], rows: list[Row]) -> str:
-    """The columns and seeds of the commands that have no row yet, with the same limit on
-    gradients."""
-    columns = list(dict.fromkeys(r.get("column", "") for r in rows))
-    there = {(r.get("column", ""), r["seed"], r.get("clip", study.clip)) for r in rows}
-    missing: dict[str, set[int]] = {}
-    for line in commands:
-        named = re.search(r"""--columns (["']?)(.+?)\1 --""", line)
-        limit = re.findall(r"--clip ([\d.]+)", line)
-        clip = float(limit[0]) if limit else study.clip
-        for column in re.split("; ?", named[2]) if named else columns:
-            for seed in (re.findall(r"--seeds ([\d,]+)", line) or ["0"])[0].split(","):
-                if (column, int(seed), clip) not in there:
-                    missing.setdefault(column, set()).add(int(seed))
+    """How many runs of the commands have no row yet, by column."""
+    missing: dict[str, set[tuple[tuple[str, object], ...]]] = {}
+    for command in commands:
+        for work in study.work(choice_of(study, command)):
+            if not study.rows_of(work, rows):
+                where = study.where(work)
+                missing.setdefault(where.get("column", ""), set()).add(tuple(where.items()))
     told = (
-        f"seed{'s' * (len(seeds) > 1)} {numbers(seeds)}" + f" of {c}" * bool(c)
-        for c, seeds in missing.items()
+        f"{len(some)} run{'s' * (len(some) > 1)}" + f" of {column}" * bool(column)
+        for column, some in missing.items()
     )
-    return f"To come: {'; '.join(told)}." if missing else ""
+    return f"To come: {', '.join(told)}." if missing else ""
+
+
+def choice_of(study: Study, command: str) -> Choice:
+    """What a command of the queue chooses of a study."""
+    parser = argparse.ArgumentParser()
+    for name, value in {"scale": "small", "columns": "", "methods": "", "seeds": "0"}.items():
+        parser.add_argument(f"--{name}", default=value)
+    parser.add_argument("--clip", type=float)
+    parser.add_argument("--defaults", action="store_true")
+    given = parser.parse_args(shlex.split(command)[3:])
+    return study.choice(
+        given.scale,
+        [name.strip() for name in given.columns.split(";") if name.strip()],
+        re.findall(r"[^,\[]+(?:\[[^]]*\])?", given.methods),
+        seeds=tuple(map(int, given.seeds.split(","))),
+        clip=given.clip,
+        defaults_only=given.defaults,
+    )
 
 
 def as_block(name: str, scale: Scale, commands: list[str]) -> str:

@@ -113,11 +113,14 @@ class Study:
         one run."""
         found: dict[str, list[Row]] = {}
         for work in self.work(choice) if rows else ():
-            where = self.where(work).items()
-            mine = [r for r in rows if all(r.get(name) == value for name, value in where)]
-            if mine:
+            if mine := self.rows_of(work, rows):
                 found[work.name] = mine
         return found
+
+    def rows_of(self, work: Any, rows: Sequence[Row]) -> list[Row]:
+        """The rows of one piece of work."""
+        where = self.where(work).items()
+        return [r for r in rows if all(r.get(name) == value for name, value in where)]
 
     def report(self, rows: list[Row]) -> Report:
         """Tables and figures from the numbers alone, so that they can be drawn again without the

@@ -23,6 +23,7 @@ from fedmap.paper.page import (
     methods_not_run,
     overview,
     pages,
+    part_by_part,
     read_reasons,
     read_results,
     to_come,
@@ -188,6 +189,12 @@ def test_trainings_in_one_place_are_to_come_too() -> None:
     assert to_come(study, [command], []) == "To come: 4 runs."
     three = [study.where(work) for work in study.work(choice_of(study, command))][:3]
     assert to_come(study, [command], three) == "To come: 1 run."
+
+
+def test_several_parts_of_a_sentence_are_a_list() -> None:
+    assert part_by_part("Not run: all of it.") == "Not run: all of it."
+    assert part_by_part("Not run: a, b; c on d.") == "Not run:\n\n- a, b\n- c on d"
+    assert part_by_part("") == ""
 
 
 def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:

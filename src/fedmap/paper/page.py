@@ -165,7 +165,7 @@ def scale_part(
     parts = [
         f"## Runs at the scale `{scale}`",
         wrapped(f"{size_in_words(study.cuts(scale))} {facts(study, rows)}"),
-        wrapped(gaps(study, rows)),
+        part_by_part(gaps(study, rows)),
         wrapped(to_come(study, mine, rows)),
         as_block(name, scale, mine),
     ]
@@ -295,6 +295,13 @@ def as_sentence(text: str) -> str:
 def listed(sentences: list[str]) -> str:
     """A list, each line not too long."""
     return "\n".join(textwrap.fill(f"- {s}", WIDTH, subsequent_indent="  ") for s in sentences)
+
+
+def part_by_part(sentence: str) -> str:
+    """A sentence whose parts stand behind a colon, as a list if they are several."""
+    head, _, rest = sentence.partition(": ")
+    parts = rest.rstrip(".").split("; ")
+    return f"{head}:\n\n{listed(parts)}" if len(parts) > 1 else wrapped(sentence)
 
 
 def wrapped(text: str) -> str:

@@ -72,6 +72,7 @@ FOUND = {
     "nobody has this home folder": ("settings toml", b'data = "csv:~nobody-of-this-name/a"'),
     "all memory for names": ("flower order", ORDER.replace(b'"sites":2', b'"sites":2000000000000')),
     "the file stayed open": ("rows to ask npz", b"PK\x03\x04"),
+    "numpy warned of a number": ("rows to ask csv", b"a,b\n1,2\n3,-4e50\n"),
     "no file in the sentence": ("personal model", NOTE.replace(b'alpha\\": 0', b'alpha\\": 9')),
 }
 

@@ -96,7 +96,8 @@ def _rows(path: Path, notes: Notes) -> Batch:
         raise FedmapError(
             f"{path}: samples of shape {array.shape[1:]}; the model takes {notes.shape}"
         )
-    samples = torch.from_numpy(np.ascontiguousarray(array, np.float32))
+    with np.errstate(over="ignore"):  # what is too large is named below
+        samples = torch.from_numpy(np.ascontiguousarray(array, np.float32))
     finite = torch.isfinite(samples.flatten(1)).all(1)
     if not bool(finite.all()):
         row = int(finite.int().argmin()) + 1

@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from fedmap.registry import nearest
 from fedmap.simulate.choose import SCORES, best_round
 from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.progress import percent
+from fedmap.simulate.same import versions
 from fedmap.simulate.settings import Settings, described, read_federation
 from fedmap.simulate.tasks import Setup
 from fedmap.values import Values
@@ -208,7 +208,7 @@ def model_notes(setup: Setup, own: ClientData | None = None) -> dict[str, str]:
     several would stand in any order. A personal model has the classes that its client has seen."""
     dataset = setup.federation.dataset
     about: dict[str, Any] = {
-        "version": version("fedmap"),
+        "version": versions()["fedmap"],
         "method": setup.settings.method,
         "params": setup.settings.params,
         "net": setup.settings.net,

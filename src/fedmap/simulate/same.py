@@ -2,6 +2,7 @@
 goes on must have in common with what was begun."""
 
 import platform
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -29,11 +30,15 @@ def about(federation: AnyFederation) -> dict[str, Any]:
 
 def machine() -> dict[str, dict[str, str]]:
     """What the last bits of numbers also depend on: tables of run.toml."""
-    versions = {name: version(name) for name in ("fedmap", "torch", "numpy")}
-    versions["python"] = platform.python_version()
     instructions = torch.backends.cpu.get_cpu_capability()
     processor = {"machine": platform.machine(), "instructions": instructions}
-    return {"versions": versions, "processor": processor}
+    return {"versions": versions() | {"python": platform.python_version()}, "processor": processor}
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of the packages that a run computes with; once, because files of each are read for it."""
+    return {name: version(name) for name in ("fedmap", "torch", "numpy")}
 
 
 def refuse_another_run(

@@ -24,12 +24,17 @@ from fedmap.simulate.run import run
 class Tiny(Net):
     """One hidden layer of 8, for vectors and images."""
 
+    width = 8
+
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(
-            nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), 8), nn.ReLU()),
-            8,
-            classes,
-        )
+        hidden = nn.Linear(torch.Size(shape).numel(), self.width)
+        super().__init__(nn.Sequential(nn.Flatten(), hidden, nn.ReLU()), self.width, classes)
+
+
+class TinyWide(Tiny):
+    """One hidden layer of 16: a simplex of ten classes needs ten features."""
+
+    width = 16
 
 
 class TinyBN(Net):
@@ -50,6 +55,7 @@ class TinyBN(Net):
 
 
 NETS.add("tiny")(Tiny)
+NETS.add("tiny-wide")(TinyWide)
 NETS.add("tiny-bn")(TinyBN)
 
 

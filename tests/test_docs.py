@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BY_THEMSELVES = [ROOT / "docs/guide/first-models.md", ROOT / "docs/start.md"]
 # Added to a command: of an option that is given twice, the last one counts.
 FEWER = shlex.split("--rounds 1 --epochs 0.2 --fraction 0.2 --workers 1")
-LESS = [*shlex.split("--data synthetic --net mlp --clients 6"), *FEWER]
+LESS = [*shlex.split("--data synthetic --net tiny-wide --clients 6"), *FEWER]
 # What a page leaves open, and what the world below has in its place.
 STAND_INS = {
     r"runs/NAME|RUN\.\.\.|\bRUN\b|(?<=report )runs/\w+": "runs/small",
@@ -106,7 +106,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     who = [f"{(c + k) % 6},{c}\n" for c in range(10) for k in range(2)]
     (folder / "who.csv").write_text("client,class\n" + "".join(who))
     federation = fedmap.partition(fedmap.load(f"folder:{folder / 'photos-of-clients'}", size=16))
-    small: dict[str, Any] = {"net": "mlp", "rounds": 1, "epochs": 0.2, "keep_states": True}
+    small: dict[str, Any] = {"net": "tiny", "rounds": 1, "epochs": 0.2, "keep_states": True}
     fedmap.run("map", federation, out=folder / "runs/small", **small)
     return folder
 

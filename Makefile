@@ -23,7 +23,7 @@ pytest: .venv/installed
 	$(BIN)/pytest -n 2 -q
 
 test-federation: .venv/installed
-	$(BIN)/pytest -q -n 4 --dist loadgroup -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true tests/federation
+	$(BIN)/pytest -q -n 4 --dist loadfile -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true tests/federation
 
 lint: .venv/installed
 	$(BIN)/ruff check

@@ -1,12 +1,7 @@
 """A federation of processes on this machine. Each test that starts one takes some seconds, so
 `make test` leaves this folder out; `make test-federation` runs it."""
 
-import os
 import signal
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +10,6 @@ from fedmap.errors import FedmapError
 from fedmap.flower.keys import Keys
 from fedmap.flower.lab import MARK, Lab, listens, marked, until
 
-pytestmark = pytest.mark.xdist_group("lab")
 APP = """
 import time
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -152,44 +146,3 @@ def test_nothing_is_left_when_a_site_cannot_start(tmp_path):
     with pytest.raises(FedmapError, match="oslo ended"), lab:
         pytest.fail("the lab started")
     assert not left_of(lab)
-
-
-def runs(mark: str, program: str) -> bool:
-    """Is there a process of this program with the mark?"""
-    found = False
-    for process in marked(mark):
-        with suppress(OSError):  # it ended meanwhile
-            found |= program.encode() in Path(f"/proc/{process}/cmdline").read_bytes()
-    return found
-
-
-@pytest.mark.parametrize(
-    ("number", "during"),
-    [(signal.SIGINT, "flower-supernode"), (signal.SIGTERM, "flwr-serverapp")],
-)
-def test_a_demo_that_is_told_to_stop_leaves_no_process(tmp_path, number, during):
-    name, value = "FEDMAP_TEST", f"{tmp_path.name}-{os.getpid()}"
-    mark = f"{name}={value}"
-    with open(tmp_path / "output", "w") as output:
-        demo = subprocess.Popen(
-            [sys.executable, "-m", "fedmap", "flower", "demo", "--sites", "2", "--out", "demo"],
-            cwd=tmp_path,
-            env=os.environ | {name: value},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + 90
-        while not runs(mark, during):
-            assert demo.poll() is None, (tmp_path / "output").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        demo.send_signal(number)
-        # three times the grace of lab.py, and what a busy machine takes to start and end processes
-        assert demo.wait(timeout=60) == 128 + number
-        assert not marked(mark)
-    finally:
-        for process in marked(mark):
-            os.kill(process, signal.SIGKILL)
-        demo.wait()

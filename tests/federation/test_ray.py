@@ -28,7 +28,6 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 # Ray leaves files and processes of its own to the garbage collector, which may come at any time.
 pytestmark = [
-    pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

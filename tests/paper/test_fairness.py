@@ -2,13 +2,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from fedmap.paper import STUDIES
 from fedmap.paper.federated import COLUMNS
-from fedmap.paper.figures.fairness import changes
-from fedmap.paper.finding import Verdict
+from fedmap.paper.figures.fairness import changes, per_cent
+from fedmap.paper.finding import Estimate, Verdict
 from fedmap.paper.study import Choice, Row
 
 FAIRNESS = STUDIES["fairness"]
@@ -189,7 +190,8 @@ def test_few_clients_lose(
     assert finding.numbers == f"{MLP}: {3 * worse} of 300 worse, {3 * better} better"
     errors = [(n * (100 - n) / 299) ** 0.5 for n in (worse, better)]
     assert finding.short == (
-        f"{worse} ± {errors[0]:.0f} of 100 lose, {better} ± {errors[1]:.0f} gain, 1 of 8 columns"
+        f"{worse} ± {errors[0]:.0f} of 100 lose, {better} ± {errors[1]:.0f} gain on "
+        "Fashion-MNIST, 1 of 8 columns"
     )
     assert finding.so_far
 
@@ -200,8 +202,9 @@ def test_with_every_column_there_is_no_reservation(
     rows = [r for column in COLUMNS for r in thrice(clients([1.0] * 7 + [0.0], column.name))]
     finding = FEW.judge(rows)
     assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, False)
-    # 21 of 24 gain in each column: (0.875 * 0.125 / 23 / 8) ** 0.5 is 2.4 %
-    assert finding.short == "0 ± 0 of 100 lose, 88 ± 2 gain, 8 of 8 columns"
+    # 21 of 24 gain in each column, the same ones: (0.875 * 0.125 / 23) ** 0.5 is 6.9 %
+    told = "0 ± 0 of 100 lose, 88 ± 7 gain"
+    assert finding.short == f"{told} on Fashion-MNIST, {told} elsewhere, 8 of 8 columns"
     assert FEW.judge([r for r in rows if r["column"] != MLP]).so_far
 
 
@@ -216,15 +219,25 @@ def test_two_seeds_do_not_decide_but_one_does_where_a_whole_run_is_long() -> Non
     assert FEW.judge(small).verdict is Verdict.HOLDS
 
 
-def test_clients_of_all_seeds_are_counted_together_and_columns_count_alike() -> None:
+def test_clients_of_all_seeds_are_counted_together() -> None:
     few, many = [-1.0] * 1 + [1.0] * 9, [-1.0] * 2 + [1.0] * 8
     rows = clients(few) + clients(many, seed=1) + clients(few, seed=2) + clients(few * 10, TFCNN)
     finding = FEW.judge(rows)
     assert finding.verdict is Verdict.HOLDS
     told = [f"{MLP}: 4 of 30 worse, 26 better", f"{TFCNN}: 10 of 100 worse, 90 better"]
     assert finding.numbers == "; ".join(told)
-    # 4 of 30 and 10 of 100 lose: 11.7 % on average, with errors of 6.3 and 3.0, of the mean 3.5
-    assert finding.short == "12 ± 3 of 100 lose, 88 ± 3 gain, 2 of 8 columns"
+    # the error of 4 of 30 is (13.3 * 86.7 / 29) ** 0.5, that of 10 of 100 (10 * 90 / 99) ** 0.5
+    own, other = "13 ± 6 of 100 lose, 87 ± 6 gain", "10 ± 3 of 100 lose, 90 ± 3 gain"
+    assert finding.short == f"{own} on Fashion-MNIST, {other} elsewhere, 2 of 8 columns"
+
+
+def test_columns_count_alike_and_those_with_the_same_clients_are_joined_client_by_client() -> None:
+    loses = np.array([True, False, False, False])
+    many = per_cent([loses, np.zeros(16, bool)])
+    assert many.mean == 12.5
+    assert many.error == pytest.approx(12.5)  # of 25 ± 25 and 0 ± 0
+    assert per_cent([loses, loses]) == Estimate.of([100.0, 0.0, 0.0, 0.0])
+    assert per_cent([loses, ~loses]) == Estimate(50.0, 0.0, 4)  # of each client one half
 
 
 @pytest.mark.parametrize(

@@ -156,12 +156,17 @@ def test_columns_of_different_seeds_do_not_mix() -> None:
     assert found.error == pytest.approx(5**0.5 / 2)
 
 
-def test_the_same_seed_in_two_columns_is_two_runs() -> None:
-    rows = gained({0: 1.0, 1: 3.0}) + gained({0: 10.0, 1: 14.0}, LENET)
+def test_columns_with_the_same_seeds_are_joined_seed_by_seed() -> None:
+    rows = gained({0: 1.0, 1: 3.0}) + gained({1: 14.0, 0: 10.0}, LENET)
+    found = difference(rows, OURS, PLAIN, "global")
+    assert found == Estimate.of([5.5, 8.5])  # the seeds' means
+
+
+def test_columns_with_other_seeds_are_independent() -> None:
+    rows = gained({0: 1.0, 1: 3.0}) + gained({0: 10.0, 2: 14.0}, LENET)
     found = difference(rows, OURS, PLAIN, "global")
     assert found is not None
-    # 2 ± 1 and 12 ± 2, and not the seeds' means of 5.5 and 8.5, which are 7 ± 1.5
-    assert (found.mean, found.number) == (7.0, 3)
+    assert (found.mean, found.number) == (7.0, 3)  # of 2 ± 1 and 12 ± 2
     assert found.error == pytest.approx(5**0.5 / 2)
     apart = [run("map", 60.0), run("fedavg", 50.0, column=LENET)]
     assert difference(apart, OURS, PLAIN, "global") is None

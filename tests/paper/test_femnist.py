@@ -133,7 +133,7 @@ def test_every_column_has_its_place_in_the_figure() -> None:
     assert drawn == [0, 1, 2, 20, 21, 22, 3, 4, 5, 23, 24, 25]
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
     assert titles == list(FEMNIST.columns)
-    assert [axes.get_xlabel() for axes in figure.axes] == [""] * 9 + ["round"] * 3
+    assert [axes.get_xlabel() for axes in figure.axes] == [""] * 9 + ["round (mean of 3)"] * 3
 
 
 @pytest.mark.parametrize(("columns", "shape"), [(1, (2, 1)), (3, (2, 3)), (4, (4, 3))])

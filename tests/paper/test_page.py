@@ -30,7 +30,7 @@ from fedmap.paper.page import (
     wrapped,
     write_pages,
 )
-from fedmap.paper.study import Row, to_csv
+from fedmap.paper.study import Claim, Row, to_csv
 
 ROOT = Path(__file__).parents[2]
 RunRow = Callable[..., Row]
@@ -54,7 +54,7 @@ def test_the_claims_come_in_their_order() -> None:
     assert names == [
         *["table-1-2"] * 4,
         "fairness",
-        "parameters",
+        *["parameters"] * 2,
         "table-3",
         "femnist",
         "missing-features",
@@ -62,6 +62,11 @@ def test_the_claims_come_in_their_order() -> None:
         "partial-classes",
         "two-client-demo",
     ]
+
+
+@pytest.mark.parametrize("claim", [claim for _, claim in gather()], ids=lambda claim: claim.text)
+def test_every_claim_says_when_it_holds_and_when_in_part(claim: Claim) -> None:
+    assert re.fullmatch(r"[A-Z][^\n]+; in part: [^\n]+\.", claim.condition)
 
 
 def test_a_claim_without_a_file_is_not_tested() -> None:
@@ -170,7 +175,7 @@ def test_runs_without_a_row_are_to_come_whichever_command_has_them() -> None:
     first = [row for row in work if row["column"] == MLP]
     assert to_come(study, queue, first) == f"To come: {', '.join(others)}."
     assert to_come(study, queue[:1], first[1:]) == ""  # the other command has the row
-    assert to_come(study, queue[:1], first[1:4]) == f"To come: 1 run of {MLP}."
+    assert to_come(study, queue[:1], first[1:4]) == f"To come: 1 run of {MLP} (fedavg)."
     assert to_come(study, queue, work) == ""
 
 
@@ -180,7 +185,7 @@ def test_runs_with_another_limit_on_gradients_are_still_to_come() -> None:
     (run,) = study.work(choice_of(study, plain))
     for clip in (None, 5.0):
         rows = [study.where(run) | {"clip": clip}]
-        assert to_come(study, [f"{plain} --clip 100"], rows) == f"To come: 1 run of {MLP}."
+        assert to_come(study, [f"{plain} --clip 100"], rows) == f"To come: 1 run of {MLP} (map)."
         assert (to_come(study, [plain], rows) == "") == (clip is None)
 
 
@@ -250,7 +255,11 @@ def test_the_pages_have_claims_commands_findings_tables_and_pictures(
     write_pages(tmp_path, tmp_path / "reasons.md", docs)
     text = (docs / "reproduction/table-1-2.md").read_text()
     assert text.startswith(f"# {STUDIES['table-1-2'].line}\n\nTables 1 and 2 of the paper. ")
-    assert f"## {ABOVE}: holds, so far\n\n- {MLP.capitalize()} +1.00 ± 0.00 global" in text
+    rule = (
+        "*When it holds:* MAP with its default setting is above FedAvg in both accuracies in every"
+    )
+    assert f"## {ABOVE}: holds, so far\n\n{rule}" in text
+    assert f"column.\n\n- {MLP.capitalize()} +1.00 ± 0.00 global" in text
     assert "personal.\n\nBy little.\n\n## " in text
     assert "## Runs at the scale `paper`\n\nAt the paper's scale. Seeds 0, 1, 2; no limit" in text
     assert "```\nfedmap study table-1-2 --scale paper\n```" in text

@@ -406,11 +406,17 @@ def test_the_best_single_methods_for_aggregation(
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
     gains = [Estimate(scores[m] - 50, 0.0) for m in ("fedrs", "scaffold")]
     told = f"FedRS {gains[0]}, Scaffold {gains[1]} from FedAvg"
+    small = " (FedRS and Scaffold too small to count)" if scores["fedrs"] == 50 else ""
     assert finding.numbers == (
-        f"{MLP}: {told}. Of 15 other single methods with enough seeds: {above[0]} above FedRS, "
-        f"{above[1]} above Scaffold"
+        f"{MLP}: {told}{small}. Of 15 other single methods with enough seeds: {above[0]} above "
+        f"FedRS, {above[1]} above Scaffold"
     )
-    assert finding.short == f"{told}, 1 of 8 columns"
+    won = [
+        f"{name} in {int(gain.mean > 0)} of 1"
+        for name, gain in zip(("FedRS", "Scaffold"), gains, strict=True)
+    ]
+    counts = f"above it by more than chance: {', '.join(won)}"
+    assert finding.short == f"{told}, 1 of 8 columns, {counts}"
 
 
 @pytest.mark.parametrize(
@@ -434,7 +440,8 @@ def test_the_best_single_method_for_personalization(
     assert finding.numbers == (
         f"{MLP}: {told}. Of 18 other single methods with enough seeds: {above} above FedPHP"
     )
-    assert finding.short == f"{told}, 1 of 8 columns"
+    won = f"FedPHP in {int(scores['fedphp'] > 50)} of 1"
+    assert finding.short == f"{told}, 1 of 8 columns, above it by more than chance: {won}"
 
 
 def test_a_rankings_number_is_the_mean_of_the_columns(run_row: RunRow) -> None:
@@ -442,7 +449,8 @@ def test_a_rankings_number_is_the_mean_of_the_columns(run_row: RunRow) -> None:
     more = singles(run_row, "global", fedrs=54.0, scaffold=48.0)
     finding = SINGLES.judge(rows + [r | {"column": LENET} for r in more])
     told = "FedRS +7.00 ± 0.00, Scaffold +4.50 ± 0.00 from FedAvg"
-    assert finding.short == f"{told}, 2 of 8 columns"
+    won = "above it by more than chance: FedRS in 2 of 2, Scaffold in 1 of 2"
+    assert finding.short == f"{told}, 2 of 8 columns, {won}"
     first, second = finding.numbers.split("; ")
     assert first.startswith(f"{MLP}: FedRS +10.00 ± 0.00, Scaffold +11.00 ± 0.00 from FedAvg. ")
     assert second.startswith(f"{LENET}: FedRS +4.00 ± 0.00, Scaffold −2.00 ± 0.00 from FedAvg. ")

@@ -155,7 +155,11 @@ def test_map_with_one_reading_is_first_in_both(
         for other in ((71.0, 81.0), (75.0, 85.0))
     )
     rivals = f"global {beside[0]} from {best} and personal {beside[1]} from {best}"
-    assert finding.short == f"{rivals}, the best others, 1 of 3 columns"
+    losses = [f"{signed(a - b, 2)} ± 0.00" for a, b in zip(printed, (71.0, 81.0), strict=True)]
+    assert finding.short == (
+        f"{PRINTED}: {losses[0]} global and {losses[1]} personal from FedAvg; {RELEASED}: "
+        f"{rivals}, the best others, 1 of 3 columns"
+    )
     assert finding.numbers.endswith(
         f"; {RELEASED}: {gains[0]} global and {gains[1]} personal from FedAvg; beside the best "
         f"others, MAP ({RELEASED}) is {rivals}"
@@ -172,7 +176,7 @@ def test_the_best_others_are_the_highest_means_of_each_goal(run_row: RunRow) -> 
     finding = FIRST.judge(rows)
     assert finding.verdict is Verdict.IN_PART  # first for persons
     rivals = "global −2.50 ± 0.00 from FedDyn and personal +0.25 ± 0.00 from Ditto"
-    assert finding.short == f"{rivals}, the best others, 1 of 3 columns"
+    assert finding.short == f"{RELEASED}: {rivals}, the best others, 1 of 3 columns"
     assert finding.numbers.endswith(f"; beside the best others, MAP ({RELEASED}) is {rivals}")
 
 
@@ -186,7 +190,8 @@ def test_the_highest_mean_must_also_be_above_fedavg_by_more_than_chance(
     ]
     finding = FIRST.judge(rows)  # 4.3 standard errors of 0.577 are 2.48
     assert finding.verdict is verdict
-    assert finding.short.startswith(f"global +{gain:.2f} ± 0.58 from FedAvg and personal −1.00 ")
+    gains = f"global +{gain:.2f} ± 0.58 from FedAvg and personal −1.00 "
+    assert finding.short.startswith(f"{RELEASED}: {gains}")
 
 
 def test_without_map_or_fedavg_or_with_two_seeds_the_claim_is_not_tested(run_row: RunRow) -> None:
@@ -196,5 +201,5 @@ def test_without_map_or_fedavg_or_with_two_seeds_the_claim_is_not_tested(run_row
         assert FIRST.judge(rows).verdict is Verdict.NOT_TESTED
     other = FIRST.judge(plain + at(run_row, "map", (71.0, 81.0), PRINTED))
     rivals = "global +1.00 ± 0.00 from FedAvg and personal +1.00 ± 0.00 from FedAvg"
-    assert other.short == f"{rivals}, the best others, 1 of 3 columns"
+    assert other.short == f"{PRINTED}: {rivals}, the best others, 1 of 3 columns"
     assert other.numbers.endswith(f"; beside the best others, MAP ({PRINTED}) is {rivals}")

@@ -220,10 +220,15 @@ def by_seed(
 
 def difference(rows: list[Row], ours: Who, other: Who, goal: str) -> Estimate | None:
     """How far one is above another: global over the seeds, personal over all clients; of several
-    columns the mean, each of which counts as much."""
-    found = [by_seed(rows, ours, other, goal, column) for column in names_of(rows, "column")]
-    parts = [Estimate.of([g for some in gains.values() for g in some]) for gains in found if gains]
-    return Estimate.together(parts) if parts else None
+    columns the mean, each of which counts as much. Columns with the same seeds divide the samples
+    alike, so they are joined seed by seed and client by client."""
+    every = (by_seed(rows, ours, other, goal, column) for column in names_of(rows, "column"))
+    found = [sorted(gains.items()) for gains in every if gains]
+    if not found:
+        return None
+    columns = [[gain for _, some in gains for gain in some] for gains in found]
+    kinds = {tuple((seed, len(some)) for seed, some in gains) for gains in found}
+    return Estimate.of_columns(columns, paired=len(kinds) == 1)
 
 
 def average(rows: list[Row], who: Who, number: str) -> float:

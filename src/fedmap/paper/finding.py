@@ -64,6 +64,14 @@ class Estimate(NamedTuple):
         return cls(mean(values), error, len(values))
 
     @classmethod
+    def of_columns(cls, columns: Sequence[Sequence[float]], paired: bool) -> "Estimate":
+        """The mean of columns, each of which counts as much. Paired: their values belong together,
+        one by one, and need not be independent."""
+        if paired:
+            return cls.of([mean(joined) for joined in zip(*columns, strict=True)])
+        return cls.together([cls.of(column) for column in columns])
+
+    @classmethod
     def together(cls, parts: Sequence["Estimate"]) -> "Estimate":
         """The mean of independent ones, each of which counts as much, however many values it has.
         Without an error where one has none."""

@@ -36,16 +36,15 @@ RULES = """## How a verdict is made
 - Personal accuracy is compared client by client, over all clients after the last round: mean
   difference ± standard error. Global accuracy: mean of the last ten rounds, over seeds.
 - A difference counts from two standard errors on over hundreds of clients, from 4.3 on over three
-  seeds (Student's t, one time in twenty by chance), and from 2.5 points on between two single runs,
-  twice what MAP's gain over FedAvg differs from seed to seed on the leaderboard's CIFAR-10; a
-  smaller one counts as none. Clients of one seed share a global model, so their error is too small
-  for other federations: tables 1 and 2 also have the gains seed by seed.
+  seeds (Student's t, one time in twenty by chance), and from 2.5 points on between single runs,
+  twice what MAP's gain differs from seed to seed on the leaderboard's CIFAR-10. Clients of one seed
+  share a model: for other federations see the gains seed by seed in tables 1 and 2.
+- Each page says when its claim holds, and when in part. Columns count alike.
 - A verdict needs three seeds, or one where a run takes over an hour; a failed training is named and
   left out. **Not tested**: the runs, the data or the scale here do not allow a verdict.
 - *So far*: some of the methods or columns that the claim is about were not run. *Small scale*: with
   fewer samples, clients and rounds than the paper; each page says what was cut.
-- Gradients are cut at length 100 unless a page says otherwise: the authors' code does so in nearly
-  all methods, the paper does not say it."""
+- Gradients are cut at length 100, as in the authors' code, unless a page says otherwise."""
 
 
 class Pages(NamedTuple):
@@ -144,6 +143,7 @@ def study_page(
     for claim in claims_of(name):
         finding, _ = judge(name, claim, tables)
         parts.append(f"## {claim.text}: {finding.shown_verdict()}")
+        parts.append(wrapped(f"*When it holds:* {claim.condition}"))
         parts.append(listed([as_sentence(part) for part in finding.numbers.split("; ")]))
         parts += [reasons[claim.text]] if claim.text in reasons else []
     here = [(scale, rows) for (study_name, scale), rows in tables.items() if study_name == name]
@@ -256,10 +256,12 @@ def to_come(study: Study, commands: list[str], rows: list[Row]) -> str:
             if not study.rows_of(work, rows):
                 where = study.where(work)
                 missing.setdefault(where.get("column", ""), set()).add(tuple(where.items()))
-    told = (
-        f"{len(some)} run{'s' * (len(some) > 1)}" + f" of {column}" * bool(column)
-        for column, some in missing.items()
-    )
+    told = []
+    for column, some in missing.items():
+        methods = {dict(where).get("method") for where in some}
+        of = f" of {column}" * bool(column)
+        only = f" ({methods.pop()})" if len(methods) == 1 and None not in methods else ""
+        told.append(f"{len(some)} run{'s' * (len(some) > 1)}{of}{only}")
     return f"To come: {', '.join(told)}." if missing else ""
 
 

@@ -2,6 +2,7 @@
 claims that follow from the numbers."""
 
 import csv
+import inspect
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -59,7 +60,14 @@ class Claim(NamedTuple):
     """What the paper says of a study, and the rule that judges it by the study's rows."""
 
     text: str
-    rule: Callable[[str, list[Row]], Finding]  # of the text and the rows
+    # of the text and the rows; what it says of itself is when the claim holds, and when in part
+    rule: Callable[[str, list[Row]], Finding]
+
+    @property
+    def condition(self) -> str:
+        """When it holds, and when in part."""
+        said = inspect.getdoc(getattr(self.rule, "func", self.rule))
+        return " ".join((said or "").split())
 
     def judge(self, rows: list[Row]) -> Finding:
         """How the claim fares with these rows."""

@@ -42,6 +42,7 @@ FRACTIONS, EPOCHS = (0.1, 0.3), (2, 5, 10)
 SETTINGS: dict[str, dict[str, Any]] = {
     f"Q={q:g}, E={e}": {"fraction": q, "epochs": e} for q in FRACTIONS for e in EPOCHS
 }
+SMOOTH = 3  # rounds in the mean that a line shows
 WRITERS = 100  # that a verdict needs: with fewer a round has a handful of clients
 # so few rounds hardly begin to learn with the paper's rate of 0.004
 SMALL = {"samples": 4000, "rounds": 30, "lr": 0.01}
@@ -161,7 +162,7 @@ def figure(rows: list[Row]) -> Figure:
     for i, line in enumerate(grid):
         line[0].set_ylabel(f"{GOALS[i % 2]} accuracy, %")
     for axes in grid[-1]:
-        axes.set_xlabel("round")
+        axes.set_xlabel(f"round (mean of {SMOOTH})")
     grid[0][0].legend(frameon=False, fontsize=8)
     for unused in (axes for axes in grid.flat if not axes.has_data()):
         unused.remove()
@@ -169,12 +170,12 @@ def figure(rows: list[Row]) -> Figure:
 
 
 def draw(axes: Axes, rows: list[Row], column: str, goal: str) -> None:
-    """One line for each method, smoothed over three rounds."""
+    """One line for each method, smoothed over a few rounds."""
     for color, method in zip(COLORS, names_of(rows, "method"), strict=False):
         values = curve(rows, column, method, goal)
         if len(values):
             rounds = np.arange(1, len(values) + 1)
-            axes.plot(rounds, smooth(values, 3), color=color, label=shown_name(method))
+            axes.plot(rounds, smooth(values, SMOOTH), color=color, label=shown_name(method))
     bare(axes)
 
 
@@ -240,7 +241,8 @@ def findings(rows: list[Row]) -> list[Finding]:
 
 
 def better_everywhere(claim: str, rows: list[Row]) -> Finding:
-    """In both accuracies; in part: in one of the settings in one of them."""
+    """MAP is above the three other methods in both accuracies in every setting; in part: in one
+    accuracy in one setting."""
     rows = [r for r in rows if r["round"] is not None]
     found = findings(rows)
     if not found:

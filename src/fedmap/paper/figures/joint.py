@@ -1,7 +1,7 @@
 """The joint look: one point for each method, its global accuracy across and its personal accuracy
 up, from the runs of tables 1 and 2."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from statistics import mean
 from typing import Any
 
@@ -12,13 +12,13 @@ from fedmap.methods import METHODS
 from fedmap.paper.federated import FEDAVG, difference
 from fedmap.paper.published import PUBLISHED
 from fedmap.paper.study import GOALS, STUDIES, Claim, Report, Row, names_of
-from fedmap.paper.tables.table_1_2 import ORDER, STEADIEST, Tables12, of
+from fedmap.paper.tables.table_1_2 import ORDER, STEADIEST, Tables12, of, seeds_of
 from fedmap.report.plots import COLORS, bare, name_points
 
 OURS = ("map", "scamap")
 PLACES = (
     "FedAvg is drawn at its mean over all of its seeds, and each method as far from it as it is "
-    "with the seeds that both have."
+    "with the seeds that both have; hollow: fewer seeds than FedAvg."
 )
 Points = dict[str, tuple[float, float]]  # of each method, global and personal accuracy
 
@@ -65,18 +65,21 @@ def figure(rows: list[Row]) -> Figure:
     grid = drawn.subplots(len(columns), 2, squeeze=False)
     for column, (left, right) in zip(columns, grid, strict=True):
         ours = measured(rows, column)
-        scatter(left, ours, f"{column} here: last ten rounds, all clients")
+        usual = seeds_of(rows, FEDAVG, column)
+        few = {m for m in ours if seeds_of(rows, (m, "default"), column) != usual}
+        scatter(left, ours, f"{column} here: last ten rounds, all clients", few)
         scatter(right, printed(ours, column), f"{column} in the paper, last round")
     return drawn
 
 
-def scatter(axes: Axes, points: Points, title: str) -> None:
-    """A point for each method, with its name."""
+def scatter(axes: Axes, points: Points, title: str, hollow: Collection[str] = ()) -> None:
+    """A point for each method, with its name; ours behind the others, which are smaller."""
     for method, (across, up) in points.items():
-        look: dict[str, Any] = {"color": COLORS[2], "s": 26, "marker": "o"}
+        look: dict[str, Any] = {"edgecolor": COLORS[2], "s": 26, "marker": "o", "zorder": 4}
         if method in OURS:
-            look = {"color": COLORS[3], "s": 46, "marker": "D"}
-        axes.scatter(across, up, zorder=3, **look)
+            look = {"edgecolor": COLORS[3], "s": 60, "marker": "D", "zorder": 3}
+        inside = "white" if method in hollow else look["edgecolor"]
+        axes.scatter(across, up, facecolor=inside, **look)
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel("global accuracy, %")
     axes.set_ylabel("personal accuracy, %")

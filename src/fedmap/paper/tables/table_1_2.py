@@ -329,28 +329,42 @@ def counted(number: int, what: str) -> str:
 
 
 def above_fedavg(claim: str, rows: list[Row]) -> Finding:
-    """With its default setting, in both accuracies in every column; in part: in one of them."""
+    """MAP with its default setting is above FedAvg in both accuracies in every column; in part: in
+    one accuracy in one column."""
     columns = judged(rows, GOALS, "map")
     if not columns:
         return too_few(claim, "MAP", "FedAvg")
     won = [above(mine, "map", "fedavg", goal) for mine in columns.values() for goal in GOALS]
-    parts = [f"{column} {gains_of(mine, MAP)}{by_chance(mine)}" for column, mine in columns.items()]
+    parts = [
+        f"{column} {gains_of(mine, MAP)}{small_gains(mine)}" for column, mine in columns.items()
+    ]
     verdict = Verdict.of(all(won), any(won))
     short = in_short(columns, ["map"], lambda mine: str(gains_of(mine, MAP)))
     short += f", {sum(won)} of {len(won)} gains by more than chance"
     return Finding(claim, verdict, "; ".join(parts), short, some_missing(columns))
 
 
-def by_chance(rows: list[Row]) -> str:
+def small_gains(rows: list[Row]) -> str:
     """In which goals MAP's difference from FedAvg is too small to count, in brackets."""
-    gains = {goal: difference(rows, MAP, FEDAVG, goal) for goal in GOALS}
-    small = [goal for goal, gain in gains.items() if gain and abs(gain.mean) <= gain.chance]
+    return too_small({goal: difference(rows, MAP, FEDAVG, goal) for goal in GOALS})
+
+
+def by_chance(rows: list[Row], methods: Sequence[str], goal: str) -> str:
+    """Whose difference from FedAvg is too small to count, in brackets."""
+    return too_small(
+        {METHODS[m].__name__: difference(rows, (m, "default"), FEDAVG, goal) for m in methods}
+    )
+
+
+def too_small(gains: dict[str, Estimate | None]) -> str:
+    """Those that may be by chance, in brackets."""
+    small = [name for name, gain in gains.items() if gain and abs(gain.mean) <= gain.chance]
     return f" ({' and '.join(small)} too small to count)" if small else ""
 
 
 def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ...]) -> Finding:
-    """All wanted methods are above FedAvg in every column, and no other single method is above one
-    of them; in part: one of them is above FedAvg everywhere."""
+    """Each of the named methods is above FedAvg in every column, and no other single method is
+    above one of them; in part: one of them is above FedAvg in every column."""
     columns = judged(rows, [goal], *wanted)
     if not columns:
         return too_few(claim, *(METHODS[m].__name__ for m in wanted), "FedAvg")
@@ -367,11 +381,14 @@ def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ..
             f"{' and '.join(map(shown_name, who)) or 'none'} above {shown_name(w)}"
             for w, who in better.items()
         )
-        told = f"{column}: {from_fedavg(mine, wanted, goal)}"
+        told = f"{column}: {from_fedavg(mine, wanted, goal)}{by_chance(mine, wanted, goal)}"
         among = f"Of {counted(len(others), 'other single method')} with enough seeds"
         parts.append(f"{told}. {among}: {rivals}")
     in_part = any(all(column) for column in zip(*won, strict=True))
+    times = zip(wanted, map(sum, zip(*won, strict=True)), strict=True)
+    counts = ", ".join(f"{METHODS[m].__name__} in {n} of {len(won)}" for m, n in times)
     short = in_short(columns, wanted, lambda mine: from_fedavg(mine, wanted, goal))
+    short += f", above it by more than chance: {counts}"
     return Finding(claim, Verdict.of(all(first), in_part), "; ".join(parts), short, so_far)
 
 

@@ -187,10 +187,10 @@ def test_the_figure_has_a_line_for_each_rule_a_little_beside_the_others(rows: li
     figure = ROBUST.report(rows).figures["attacks"]
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [
-        "fedavg: labels flipped",
-        "fedavg: the change's sign flipped",
-        "map: labels flipped",
-        "map: the change's sign flipped",
+        "FedAvg: labels flipped",
+        "FedAvg: the change's sign flipped",
+        "MAP: labels flipped",
+        "MAP: the change's sign flipped",
     ]
     for place, ends in enumerate([(60.0, 61.5), (20.0, 50.0), (65.0, 64.0), (0.0, 52.0)]):
         for rule, end, aside in zip(("mean", "median"), ends, (-0.2, 0.2), strict=True):

@@ -175,7 +175,7 @@ def figure(rows: list[Row]) -> Figure:
     for axes, goal in zip(both, GOALS, strict=True):
         gains(axes, rows, columns, goal)
         axes.set_title(f"{goal} accuracy", loc="left", fontsize=11)
-        axes.set_xlabel("points above FedAvg")
+        axes.set_xlabel("points above FedAvg (bars: standard error)")
     both[0].set_yticks(range(len(columns)), columns)
     both[0].invert_yaxis()
     lines, names = both[1].get_legend_handles_labels()

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedmap.methods.parts.average import Kind
-from fedmap.paper.federated import FederatedRun, cut, percent, words
+from fedmap.paper.federated import FederatedRun, cut, percent, shown_name, words
 from fedmap.paper.study import STUDIES, Choice, Report, Row, Scale, Study, names_of
 from fedmap.report.plots import COLORS, bare
 from fedmap.report.table import Table
@@ -177,11 +177,11 @@ def figure(rows: list[Row]) -> Figure:
     for axes, (method, attack) in zip(places.flat, product(methods, attacks), strict=True):
         chosen = [r for r in rows if (r["method"], r["column"]) == (method, attack)]
         curves(axes, chosen)
-        axes.set_title(f"{method}: {ATTACKS[attack]}", loc="left", fontsize=9)
+        axes.set_title(f"{shown_name(method)}: {ATTACKS[attack]}", loc="left", fontsize=9)
     for axes in places[:, 0]:
         axes.set_ylabel("global accuracy, %")
     for axes in places[-1]:
-        axes.set_xlabel("attackers, % of the clients")
+        axes.set_xlabel("attackers, % of the clients (lines a little apart)")
     places[0][0].set_xticks([100 * share for share in names_of(rows, "share")])
     places[0][0].set_ylim(bottom=0)  # of all of them, and once all curves are there
     lines, names = places[0][0].get_legend_handles_labels()

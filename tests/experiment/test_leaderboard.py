@@ -191,3 +191,17 @@ def test_a_board_names_the_methods_that_are_missing(monkeypatch: pytest.MonkeyPa
     _, _, missing = write_leaderboard.section("fashion-mini").partition("Not run yet: ")
     assert {"fedavg", "map[preset=own]", "local"} <= set(missing.rstrip(".\n").split(", "))
     assert "map" not in missing.split(", ")
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_the_readme_says_what_the_boards_say(board: str) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (told,) = [line for line in readme.splitlines() if line.startswith(f"| {board}:")]
+    _, fedavg, ours, other = (cell.strip() for cell in told.strip("|").split("|"))
+    lines = boards.table(ranking(boards.kept(board))).lines  # the best first
+    cells = {method: f"{in_global} / {personal}" for _, method, in_global, personal, *_ in lines}
+    assert (fedavg, ours) == (cells["fedavg"], cells["map[preset=own]"])
+    best, *_ = (method for method in cells if not method.startswith("map["))
+    assert other == f"{best} {cells[best]}"
+    seeds = len({entry.seed for entry in boards.kept(board)})
+    assert f"{seeds} seed" in told

@@ -139,8 +139,9 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def whole_rounds(run: Path) -> int:
-    file = run / "rounds.jsonl"
-    return file.read_bytes().count(b"\n") if file.exists() else 0
+    """Those that count after a kill; a line in rounds.jsonl comes before the commit."""
+    file = run / "checkpoint/commit.json"
+    return int(json.loads(file.read_text())["round"]) if file.exists() else 0
 
 
 def online(lab: Lab) -> int:

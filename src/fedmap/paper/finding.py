@@ -1,11 +1,11 @@
 """How a statement of the paper fares with our numbers: a verdict, and the numbers behind it in
 words."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from math import hypot
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 SEEDS = 3  # that a verdict needs, where a run takes less than an hour
 # How many standard errors a mean of so many values must be away from zero, for 95 % of certainty
@@ -123,6 +123,13 @@ def together(statement: str, findings: Sequence[Finding], numbers: str | None = 
     verdict = Verdict.of(held == len(verdicts), bool(some))
     count = f"{held} of {len(verdicts)} statements hold, see the figure"
     return Finding(statement, verdict, numbers or count, short)
+
+
+def all_statements(
+    claim: str, rows: list[dict[str, Any]], findings: Callable[[list[Any]], Sequence[Finding]]
+) -> Finding:
+    """All statements of the figure hold; in part: one does, or does in part."""
+    return together(claim, findings(rows))
 
 
 def by_seeds(findings: Sequence[Finding], seeds: int) -> list[Finding]:

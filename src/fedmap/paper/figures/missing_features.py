@@ -2,6 +2,7 @@
 a feature of two dimensions."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
 from statistics import mean
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH, correct_answers
 from fedmap.paper.central import Central, shown_cuts
-from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, signed, together
+from fedmap.paper.finding import Estimate, Finding, Verdict, all_statements, by_seeds, signed
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.report.table import Table
 from fedmap.vector import Model
@@ -98,7 +99,7 @@ class MissingFeatures(Study):
 
     def claims(self) -> list[Claim]:
         text = "Missing classes leave their proxies inaccurate and short, and features less compact"
-        return [Claim(text, all_statements)]
+        return [Claim(text, partial(all_statements, findings=findings))]
 
 
 STUDIES.add("missing-features")(MissingFeatures())
@@ -273,11 +274,6 @@ def proxy_table(rows: list[Row]) -> Table:
         lines.append([f"{NETS[net]} #{seed}", str(n), percent, *(f"{x:.2f}" for x in numbers)])
     caption = "Proxies after training (mean norms), and how loose the features of a class are"
     return Table(caption, head, lines)
-
-
-def all_statements(claim: str, rows: list[Row]) -> Finding:
-    """All statements of the figure hold; in part: one does, or does in part."""
-    return together(claim, findings(rows))
 
 
 def findings(rows: list[Row]) -> list[Finding]:

@@ -2,6 +2,7 @@
 trained on them alone (M1) and of one that was trained on all (M2)."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import mean
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from fedmap.client import EVALUATION_BATCH
 from fedmap.paper.central import Central, shown_cuts
-from fedmap.paper.finding import Estimate, Finding, Verdict, by_seeds, together
+from fedmap.paper.finding import Estimate, Finding, Verdict, all_statements, by_seeds
 from fedmap.paper.study import STUDIES, Choice, Claim, Report, Row, Scale, Study
 from fedmap.report.plots import bare
 from fedmap.report.table import Table
@@ -99,7 +100,7 @@ class PartialClasses(Study):
 
     def claims(self) -> list[Claim]:
         text = "Other classes' samples hurt accuracy on the targeted ones"
-        return [Claim(text, all_statements)]
+        return [Claim(text, partial(all_statements, findings=findings))]
 
 
 STUDIES.add("partial-classes")(PartialClasses())
@@ -174,11 +175,6 @@ def accuracy_table(rows: list[Row]) -> Table:
         "standard error; both models have an output for every class"
     )
     return Table(caption, ["targeted classes", *titles, "M1 above M2", "among targets"], lines)
-
-
-def all_statements(claim: str, rows: list[Row]) -> Finding:
-    """All statements of the figure hold; in part: one does, or does in part."""
-    return together(claim, findings(rows))
 
 
 def findings(rows: list[Row]) -> list[Finding]:

@@ -126,6 +126,17 @@ def test_without_avx2_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "AVX2" in kernels.why_not()
 
 
+def test_wide_registers_are_compiled_for_where_pytorch_uses_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = []
+    for instructions, wide in (("AVX512", True), ("AVX2", False)):
+        monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda it=instructions: it)
+        assert ("-mavx512f" in build._flags()) == wide
+        keys.append(build._key())
+    assert keys[0] != keys[1]  # a home folder may serve machines of both kinds
+
+
 @pytest.mark.usefixtures("no_compiler")
 def test_a_compiler_named_but_missing_is_named_in_the_reason(
     monkeypatch: pytest.MonkeyPatch,

@@ -2,8 +2,8 @@
 of pooling and ReLU."""
 
 import random
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -12,9 +12,24 @@ from torch import Tensor
 
 from fedmap import kernels
 from fedmap.errors import FedmapError
-from fedmap.kernels import Block, conv_blocks
+from fedmap.kernels import Block, chain, conv_blocks
+from fedmap.kernels.chain import _wide
 
-pytestmark = pytest.mark.usefixtures("native")
+pytestmark = [
+    pytest.mark.usefixtures("every_native", "lanes"),
+    pytest.mark.parametrize(
+        ("every_native", "lanes"), [("AVX2", 8), ("AVX512", 8), ("AVX512", 16)], indirect=True
+    ),
+]
+
+
+@pytest.fixture
+def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Registers of so many floats for every chain, however badly it fills them."""
+    monkeypatch.setattr(chain, "_wide", lambda channels: request.param == 16)
+    chain._plan.cache_clear()
+    yield
+    chain._plan.cache_clear()
 
 
 class Layer(NamedTuple):
@@ -46,11 +61,11 @@ def drawn(seed: int) -> Case:
     """Shapes at random: odd sizes, any kernel, any number of channels, pooled or not."""
     draw = random.Random(seed)
     side = [draw.randint(7, 19), draw.randint(7, 19)]
-    shape = (draw.randint(1, 17), draw.choice([1, 1, 2, 3, 3, 5, 8, 11]), side[0], side[1])
+    shape = (draw.randint(1, 17), draw.choice([1, 1, 2, 3, 3, 5, 8, 20]), side[0], side[1])
     layers: list[Layer] = []
     for _ in range(draw.randint(1, 3)):
         layer = Layer(
-            draw.randint(1, 30),
+            draw.choice([draw.randint(1, 16), draw.randint(17, 60)]),
             draw.randint(1, 7),
             draw.randint(0, 3),
             draw.random() < 0.6,
@@ -115,6 +130,24 @@ def assert_as_exact_as_pytorch(case: Case) -> None:
         assert error <= 4 * usual + 1e-6 * scale, (
             f"error {error / scale:.1e} of the largest value, PyTorch {usual / scale:.1e}"
         )
+
+
+def test_wide_registers_are_for_chains_that_fill_them() -> None:
+    assert _wide([32, 64])
+    assert _wide([16])
+    assert not _wide([6, 16])  # two registers of sixteen, three of eight
+    assert not _wide([8])
+
+
+def test_a_library_without_wide_registers_is_asked_for_none() -> None:
+    class Narrow:
+        fedmap_memory_8, fedmap_forward_8, fedmap_backward_8 = "memory", "forward", "backward"
+
+        def fedmap_lanes(self) -> int:
+            return 8
+
+    narrow: Any = Narrow()
+    assert chain.functions(narrow, wide=True) == ("memory", "forward", "backward")
 
 
 @pytest.mark.parametrize("name", NETS)

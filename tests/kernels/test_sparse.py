@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fedmap.kernels import add_product
 
-pytestmark = pytest.mark.usefixtures("native")
+pytestmark = pytest.mark.usefixtures("every_native")
 
-sizes = st.integers(1, 150)  # around the kernel's blocks of 64
+sizes = st.integers(1, 150)  # around the kernel's blocks of 64 and 128
 
 
 def matrix(rows: int, columns: int, *, transposed: bool, rng: torch.Generator) -> Tensor:

@@ -1,12 +1,13 @@
-// Chains of [convolution -> ReLU -> optional 2x2 max pool], forward and backward, on one thread
-// with AVX2.
+// Chains of [convolution -> ReLU -> optional 2x2 max pool], forward and backward, on one thread.
+// Here with 8 floats in a register; wide.cpp is the same with 16.
 //
-// Between blocks a sample lies as [group of 8 channels][row][column][8 channels], its zero border
-// included. Forward is dense: a tile of pixels x output channels stays in registers until it is
-// pooled and rectified. For backward it keeps, for each output, where the winner's window starts in
-// the block's input, or DEAD where ReLU cut the winner. Backward is sparse: pooling and ReLU leave
-// less than a quarter of the convolution's outputs with a gradient, and only those are visited;
-// each adds  gradient * window  to the weights' gradient and  gradient * weights  to its window's.
+// Between blocks a sample lies as [group of channels][row][column][channel], with as many channels
+// in a group as a register has floats, its zero border included. Forward is dense: a tile of
+// pixels x output channels stays in registers until it is pooled and rectified. For backward it
+// keeps, for each output, where the winner's window starts in the block's input, or DEAD where ReLU
+// cut the winner. Backward is sparse: pooling and ReLU leave less than a quarter of the
+// convolution's outputs with a gradient, and only those are visited; each adds  gradient * window
+// to the weights' gradient and  gradient * weights  to its window's.
 // All sums have a fixed order, so the same call gives the same bits.
 
 #include <algorithm>
@@ -14,7 +15,15 @@
 #include <cstring>
 #include <vector>
 
+#ifndef LANES
+#define LANES 8
+#endif
 #include "vectors.h"
+
+// fedmap_forward_8, ...
+#define JOIN(name, lanes) fedmap_##name##_##lanes
+#define WITH(name, lanes) JOIN(name, lanes)
+#define EXPORTED(name) WITH(name, LANES)
 
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
@@ -24,13 +33,12 @@
 
 namespace {
 
-constexpr int32_t DEAD = -1;
+constexpr int32_t DEAD = -1;  // all of its bits are ones
 constexpr long TOGETHER = 4;  // samples that forward works on at a time: they share the weights
 // Floats of a channel group that backward works on at a time: half of the nearest cache.
 constexpr long SLICE = 4096;
 
 inline long ceil_div(long a, long b) { return (a + b - 1) / b; }
-inline Vec spread(const float* p) { return _mm256_broadcast_ss(p); }
 inline void clear(float* p, long n) { std::memset(p, 0, n * sizeof(float)); }
 
 struct Shape {  // as the caller gives it
@@ -45,7 +53,7 @@ struct Block : Shape {
     long patch_row, patch;  // a window within one group, in whole registers: a row of it, all of it
 
     float *x, *w, *bias, *dx, *dw, *dbias;
-    int32_t* winner;  // [group][row][column][8 channels]; null when no gradient will be asked for
+    int32_t* winner;  // [group][row][column][channel]; null when no gradient will be asked for
 
     // The images of a first block need not fill registers, unless they get a gradient.
     Block(const Shape& shape, bool images) : Shape(shape) {
@@ -115,7 +123,7 @@ void keep(Chain& blocks, Pool& pool, long n) {
     }
 }
 
-// ----------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // forward
 
 template <int STRIDE, int KERNEL>  // kernel 0: known only at run time
@@ -142,7 +150,7 @@ inline __attribute__((always_inline)) void accumulate(const Block& b, const floa
             UNROLL for (int i = 0; i < C + K - 1; ++i) UNROLL for (int r = 0; r < R; ++r) {
                 const Vec value = spread(x + r * row + i);
                 UNROLL for (int k = 0; k < K; ++k) if (i >= k && i - k < C) sum[r][i - k][0] =
-                    _mm256_fmadd_ps(value, weight[k], sum[r][i - k][0]);
+                    fma(value, weight[k], sum[r][i - k][0]);
             }
         }
         return;
@@ -160,7 +168,7 @@ inline __attribute__((always_inline)) void accumulate(const Block& b, const floa
                     UNROLL for (int r = 0; r < R; ++r) UNROLL for (int c = 0; c < C; ++c) {
                         const Vec value = spread(p + r * row + c * S);
                         UNROLL for (int v = 0; v < V; ++v) sum[r][c][v] =
-                            _mm256_fmadd_ps(value, weight[v], sum[r][c][v]);
+                            fma(value, weight[v], sum[r][c][v]);
                     }
                 }
             }
@@ -179,52 +187,59 @@ void tile(const Block& b, const float* x, const float* w, const float* bias, con
         UNROLL for (int v = 0; v < V; ++v) sum[r][c][v] = load(bias + v * LANES);
     accumulate<In>(b, x + origin, w, sum);
 
-    const Vec zero = _mm256_setzero_ps();
+    const Vec zero = Vec{};
     UNROLL for (int c = 0; c < C; c += P) UNROLL for (int v = 0; v < V; ++v) {
         const long oy = y0 / P, ox = (x0 + c) / P, start = origin + c * S;
         Vec best = sum[0][c][v];
-        __m256i where = _mm256_set1_epi32(int32_t(start));
+        Ints where = spread(int32_t(start));
         if constexpr (P == 2) {
             const Vec others[3] = {sum[0][c + 1][v], sum[1][c][v], sum[1][c + 1][v]};
             const long starts[3] = {start + S, start + row, start + row + S};
             UNROLL for (int i = 0; i < 3;
                         ++i) {  // strictly greater: the first of equals wins; a NaN always wins
-                const Vec nan = _mm256_cmp_ps(others[i], others[i], _CMP_UNORD_Q);
-                const Vec wins = _mm256_or_ps(_mm256_cmp_ps(others[i], best, _CMP_GT_OQ), nan);
-                best = _mm256_blendv_ps(best, others[i], wins);
-                where = _mm256_blendv_epi8(where, _mm256_set1_epi32(int32_t(starts[i])),
-                                           _mm256_castps_si256(wins));
+                const Mask wins = either(above(others[i], best), not_a_number(others[i]));
+                best = choose(wins, others[i], best);
+                where = choose(wins, spread(int32_t(starts[i])), where);
             }
         }
         store(to.y + v * to.plane + oy * to.row + ox * LANES,
-              _mm256_max_ps(zero, best));  // in this order NaN stays NaN
+              largest(zero, best));  // in this order NaN stays NaN
         if (to.winner) {
-            const __m256i cut = _mm256_castps_si256(_mm256_cmp_ps(best, zero, _CMP_LE_OQ));
-            int32_t* kept = to.winner + v * b.out_plane + (oy * b.columns + ox) * LANES;
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept), _mm256_or_si256(where, cut));
+            store(to.winner + v * b.out_plane + (oy * b.columns + ox) * LANES,
+                  ones_where(at_most(best, zero), where));
         }
     }
 }
 
+// A tile of `wide` pixels, C at the most.
+template <class In, int P, int C, int V>
+void tile_of(long wide, const Block& b, const float* x, const float* w, const float* bias,
+             const Target& to, long y0, long x0) {
+    if (wide == C) return tile<In, P, C, V>(b, x, w, bias, to, y0, x0);
+    if constexpr (C > P) tile_of<In, P, C - P, V>(wide, b, x, w, bias, to, y0, x0);
+}
+
+// As few tiles as can be, and all about as wide: a narrow one would wait for its own sums.
 template <class In, int P, int C, int V>
 void row_of_tiles(const Block& b, const float* x, const float* w, const float* bias,
-                  const Target& to, long y0, long x0) {
-    const long columns = b.columns * P;
-    for (; x0 + C <= columns; x0 += C) tile<In, P, C, V>(b, x, w, bias, to, y0, x0);
-    if constexpr (C > P) {
-        if (x0 < columns) row_of_tiles<In, P, P == 2 ? C - 2 : C / 2, V>(b, x, w, bias, to, y0, x0);
+                  const Target& to, long y0) {
+    for (long left = b.columns, wide; left; left -= wide) {
+        wide = ceil_div(left, ceil_div(left * P, C));
+        tile_of<In, P, C, V>(wide * P, b, x, w, bias, to, y0, (b.columns - left) * P);
     }
 }
 
 template <class In, int V>
 void convolve_groups(const Block& b, const float* x, const float* w, const float* bias,
                      const Target& to) {
-    constexpr int PIXELS = V > 1 ? 4 : In::kernel ? 8 : 12;  // sums in registers: 8 to 12 of 16
+    // pixels of a tile: sums fill most registers, the rest is for weights and a pixel
+    constexpr int PIXELS = LANES == 16 ? 8 : V > 1 ? 4 : In::kernel ? 8 : 12;
+    constexpr int POOLED = LANES == 16 && V == 2 ? 6 : PIXELS / 2;
     for (long y = 0; y < b.rows; ++y)
         if (b.pool)
-            row_of_tiles<In, 2, PIXELS / 2, V>(b, x, w, bias, to, 2 * y, 0);
+            row_of_tiles<In, 2, POOLED, V>(b, x, w, bias, to, 2 * y);
         else
-            row_of_tiles<In, 1, PIXELS, V>(b, x, w, bias, to, y, 0);
+            row_of_tiles<In, 1, PIXELS, V>(b, x, w, bias, to, y);
 }
 
 // Groups of outputs that are computed together: threes, and twos where threes do not fit.
@@ -293,7 +308,7 @@ void pack_sample(const Block& b, const float* image, float* x) {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 // backward
 
 struct Live {  // an output with a gradient, and where its window starts in the input
@@ -301,8 +316,8 @@ struct Live {  // an output with a gradient, and where its window starts in the 
     float g;
 };
 
-// The live outputs of one channel of one sample. `at` steps from pixel to pixel by 8, `g` by `step`
-// and from row to row by `row`.
+// The live outputs of one channel of one sample. `at` steps from pixel to pixel by LANES, `g` by
+// `step` and from row to row by `row`.
 Live* find_live(const Block& b, const int32_t* at, const float* g, long step, long row,
                 int32_t base, Live* live) {
     for (long y = 0; y < b.rows; ++y, g += row)
@@ -314,6 +329,15 @@ Live* find_live(const Block& b, const int32_t* at, const float* g, long step, lo
     return live;
 }
 
+// The next row. The compiler is not to see through it: it would keep a sum for every address that a
+// window has, and run short of registers for them.
+template <class T>
+inline T* step(T* p, long row) {
+    p += row;
+    asm("" : "+r"(p));
+    return p;
+}
+
 // dw += g * window for all live outputs of one channel; R rows and V registers of the window.
 // Returns the sum of g.
 template <int R, int V>
@@ -323,15 +347,15 @@ float add_to_weights(const Block& b, const Live* live, long n, const float* x, f
             ? 2
             : 1;  // few sums: two sets of them, or each addition would wait for the one before
     const long row = b.row;
-    Vec sum[U][R][V], total = _mm256_setzero_ps();
+    Vec sum[U][R][V], total = Vec{};
     UNROLL for (int u = 0; u < U; ++u) UNROLL for (int r = 0; r < R; ++r)
-        UNROLL for (int v = 0; v < V; ++v) sum[u][r][v] = _mm256_setzero_ps();
+        UNROLL for (int v = 0; v < V; ++v) sum[u][r][v] = Vec{};
     const auto add = [&](Vec(&to)[R][V], const Live& one) __attribute__((always_inline)) {
         const Vec g = spread(&one.g);
         const float* p = x + one.at;
-        total = _mm256_add_ps(total, g);
-        UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < V; ++v) to[r][v] =
-            _mm256_fmadd_ps(g, load(p + r * row + v * LANES), to[r][v]);
+        total += g;
+        UNROLL for (int r = 0; r < R; ++r, p = step(p, row)) UNROLL for (int v = 0; v < V; ++v)
+            to[r][v] = fma(g, load(p + v * LANES), to[r][v]);
     };
     long i = 0;
     for (; i + U <= n; i += U) UNROLL for (int u = 0; u < U; ++u) add(sum[u], live[i + u]);
@@ -339,10 +363,10 @@ float add_to_weights(const Block& b, const Live* live, long n, const float* x, f
     UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < V; ++v) {
         float* to = dw + r * b.patch_row + v * LANES;
         Vec all = sum[0][r][v];
-        if constexpr (U == 2) all = _mm256_add_ps(all, sum[1][r][v]);
-        store(to, _mm256_add_ps(load(to), all));
+        if constexpr (U == 2) all += sum[1][r][v];
+        store(to, load(to) + all);
     }
-    return _mm256_cvtss_f32(total);
+    return total[0];
 }
 
 // dx += g * weights in the windows of all live outputs of one channel.
@@ -355,8 +379,8 @@ void add_to_input(const Block& b, const Live* live, long n, float* dx, const flo
     const auto add = [&](const Live& one) __attribute__((always_inline)) {
         const Vec g = spread(&one.g);
         float* p = dx + one.at;
-        UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < V; ++v) store(
-            p + r * row + v * LANES, _mm256_fmadd_ps(g, w[r][v], load(p + r * row + v * LANES)));
+        UNROLL for (int r = 0; r < R; ++r, p = step(p, row)) UNROLL for (int v = 0; v < V; ++v)
+            store(p + v * LANES, fma(g, w[r][v], load(p + v * LANES)));
     };
     const long half = n / 2;  // neighbors overlap and would wait for each other's stores: go
                               // through both halves at once
@@ -371,13 +395,13 @@ struct Part {
     void (*add_to_input)(const Block&, const Live*, long, float*, const float*);
 };
 
-constexpr int REGISTERS = 12, LARGEST = 7;
+constexpr int WINDOW = REGISTERS - 4, LARGEST = 7;
 
 template <int R = 1, int V = 1>
 Part part(const Block& b, long ky, long rows, long wide) {
     if (rows == R && wide == V)
         return {ky * b.row, ky * b.patch_row, add_to_weights<R, V>, add_to_input<R, V>};
-    if constexpr ((R + 1) * V <= REGISTERS && R < LARGEST) {
+    if constexpr ((R + 1) * V <= WINDOW && R < LARGEST) {
         if (rows != R) return part<R + 1, V>(b, ky, rows, wide);
     }
     if constexpr (V < LARGEST) return part<1, V + 1>(b, ky, rows, wide);
@@ -388,7 +412,7 @@ std::vector<Part> parts(const Block& b) {
     std::vector<Part> all;
     const long wide = b.patch_row / LANES;
     for (long ky = 0, rows; ky < b.kernel; ky += rows) {
-        rows = std::min<long>(REGISTERS / wide, b.kernel - ky);
+        rows = std::min<long>(WINDOW / wide, b.kernel - ky);
         all.push_back(part(b, ky, rows, wide));
     }
     return all;
@@ -458,7 +482,7 @@ extern "C" {
 
 // Floats that forward keeps of n samples for backward. input_gradient: the images will get a
 // gradient (the same in all three calls).
-long fedmap_memory(const Shape* shapes, int blocks, long n, int input_gradient) {
+long EXPORTED(memory)(const Shape* shapes, int blocks, long n, int input_gradient) {
     Chain all = chain(shapes, blocks, input_gradient);
     Pool count{nullptr};
     keep(all, count, n);
@@ -468,9 +492,9 @@ long fedmap_memory(const Shape* shapes, int blocks, long n, int input_gradient) 
 // Images and output are [sample][channel][row][column]. biases[i] may be null; memory is null when
 // no gradient will be asked for. Tells whether backward may leave out gradients of zero: not where
 // a weight or an input is not finite, since zero times it is NaN.
-int fedmap_forward(const Shape* shapes, int blocks, long n, const float* images,
-                   const float* const* weights, const float* const* biases, float* output,
-                   float* memory, int input_gradient) {
+int EXPORTED(forward)(const Shape* shapes, int blocks, long n, const float* images,
+                      const float* const* weights, const float* const* biases, float* output,
+                      float* memory, int input_gradient) {
     Chain all = chain(shapes, blocks, input_gradient);
     const Block &first = all.front(), &last = all.back();
     float* result;
@@ -523,9 +547,9 @@ int fedmap_forward(const Shape* shapes, int blocks, long n, const float* images,
 }
 
 // dimages, dweights[i] and dbiases[i] are null where no gradient is wanted.
-void fedmap_backward(const Shape* shapes, int blocks, long n, const float* const* weights,
-                     float* memory, const float* dout, float* const* dweights,
-                     float* const* dbiases, float* dimages, int input_gradient) {
+void EXPORTED(backward)(const Shape* shapes, int blocks, long n, const float* const* weights,
+                       float* memory, const float* dout, float* const* dweights,
+                       float* const* dbiases, float* dimages, int input_gradient) {
     Chain all = chain(shapes, blocks, input_gradient);
     int lowest = 0;  // below it nothing wants a gradient
     if (!dimages)

@@ -14,13 +14,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("blocks.cpp", "sparse.cpp"))
+SOURCES = tuple(Path(__file__).with_name(f"{name}.cpp") for name in ("blocks", "wide", "sparse"))
 HEADERS = (Path(__file__).with_name("vectors.h"),)
-# not -march=native: a home folder may serve several machines
 FLAGS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-fno-strict-aliasing", "-shared", "-fPIC")
+WIDE = ("-mavx512f",)
 COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -46,16 +47,27 @@ def _opened(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     pointer, number, whole = ctypes.c_void_p, ctypes.c_int, ctypes.c_long
     matrix = (pointer, whole, whole)
-    signatures = {
-        "memory": ([pointer, number, whole, number], whole),
-        "forward": ([pointer, number, whole, *[pointer] * 5, number], number),
-        "backward": ([pointer, number, whole, *[pointer] * 6, number], None),
+    signatures: dict[str, tuple[list[Any], Any]] = {
+        "lanes": ([], number),
         "add_product": ([*[whole] * 3, *matrix, ctypes.c_float, *matrix, pointer, whole], None),
     }
+    for lanes in (8, 16)[: library.fedmap_lanes() // 8]:
+        signatures |= {
+            f"memory_{lanes}": ([pointer, number, whole, number], whole),
+            f"forward_{lanes}": ([pointer, number, whole, *[pointer] * 5, number], number),
+            f"backward_{lanes}": ([pointer, number, whole, *[pointer] * 6, number], None),
+        }
     for name, (takes, gives) in signatures.items():
         function = getattr(library, f"fedmap_{name}")
         function.argtypes, function.restype = takes, gives
     return library
+
+
+def _flags() -> tuple[str, ...]:
+    """Not -march=native: a home folder may serve several machines. What PyTorch says of this one is
+    in run.toml too, since bits depend on it."""
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return (*FLAGS, *WIDE) if wide else FLAGS
 
 
 def _check_processor() -> None:
@@ -97,7 +109,7 @@ def _cache() -> Path:
 def _key() -> str:
     """What a library was built from and for. Nothing here needs a compiler."""
     key = hashlib.sha256(b"".join(file.read_bytes() for file in (*SOURCES, *HEADERS)))
-    facts = (FLAGS, os.environ.get("CXX", ""), sys.platform, platform.machine())
+    facts = (_flags(), os.environ.get("CXX", ""), sys.platform, platform.machine())
     key.update(repr(facts).encode())
     return key.hexdigest()[:16]
 
@@ -125,7 +137,7 @@ def _compile(compiler: list[str], folder: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=folder) as own:
             built = Path(own) / "native.so"
             run = subprocess.run(
-                [*compiler, *FLAGS, *map(str, SOURCES), "-o", str(built)],
+                [*compiler, *_flags(), *map(str, SOURCES), "-o", str(built)],
                 capture_output=True,
                 text=True,
             )

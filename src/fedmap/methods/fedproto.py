@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedmap.client import Client
 from fedmap.methods.base import Local, Method, MethodParams, Server, Upload, register
+from fedmap.methods.parts.body import features_of
 from fedmap.methods.parts.own_model import kept_own, trained, untrained
 from fedmap.values import Values
 from fedmap.vector import Model
@@ -60,7 +61,10 @@ class FedProto(Method[FedProtoParams]):
 
         model = client.model(state["own"])
         client.train(model, loss, client.steps)
-        h, y = (torch.cat(parts) for parts in zip(*last_epoch, strict=True))
+        if client.steps % batches:  # the last epoch is not whole: it lacks samples
+            h, y = features_of(client, model), client.train_data[1]
+        else:
+            h, y = (torch.cat(parts) for parts in zip(*last_epoch, strict=True))
         state = trained(model, state)
         return Local(class_means(h, y, len(known)), state, {"model": state["own"]})
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from torch import nn
 
 from fedmap.cli.main import main
@@ -19,6 +20,9 @@ from fedmap.data import synthetic
 from fedmap.federation import Federation, partition
 from fedmap.nets import NETS, Net
 from fedmap.simulate.run import run
+
+settings.register_profile("patient", deadline=None)  # a test may be slow on a busy machine
+settings.load_profile("patient")
 
 
 class Tiny(Net):

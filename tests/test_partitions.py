@@ -30,8 +30,8 @@ from fedmap.simulate.settings import Settings, read_toml
 
 EVERY = sorted(set(PARTITIONS) - {"classes"})  # which draws what a table says: see below
 SIZED = [name for name in EVERY if issubclass(PARTITIONS[name].params, SizedParams)]
-few = settings(max_examples=15, deadline=None)
-many = settings(max_examples=60, deadline=None)
+few = settings(max_examples=15)
+many = settings(max_examples=60)
 seeds = st.integers(0, 2**32)
 
 

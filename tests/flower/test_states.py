@@ -65,7 +65,7 @@ class Event(NamedTuple):
 events = st.lists(st.builds(Event, st.booleans(), st.booleans(), st.booleans()), max_size=12)
 
 
-@settings(deadline=None, max_examples=50)  # each state is brought to the disk
+@settings(max_examples=50)  # each state is brought to the disk
 @given(events)
 def test_whatever_counts_a_round_begins_with_the_last_state_that_does(history: list[Event]) -> None:
     with tempfile.TemporaryDirectory() as folder:

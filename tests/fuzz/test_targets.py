@@ -43,7 +43,7 @@ def test_the_undamaged_file_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.data(), st.lists(damages, min_size=1, max_size=3))
 def test_a_damaged_file_is_read_or_refused_in_one_sentence(
     name: str, data: st.DataObject, changes: list[Damage]
@@ -55,7 +55,7 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_in_one_sentence(name: str, content: bytes) -> None:
     survives(name, content)

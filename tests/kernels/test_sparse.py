@@ -22,7 +22,7 @@ def matrix(rows: int, columns: int, *, transposed: bool, rng: torch.Generator) -
     return torch.randn(rows, columns, generator=rng)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     sizes,
     sizes,

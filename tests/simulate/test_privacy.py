@@ -37,7 +37,7 @@ def rng() -> np.random.Generator:
 
 
 @given(ENTRY, ENTRY, ENTRY, st.floats(0.01, 100))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_sent_is_never_further_from_the_download_than_the_clip(
     a: Any, b: Any, start: Any, clip: float
 ) -> None:

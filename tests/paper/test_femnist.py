@@ -7,7 +7,7 @@ import pytest
 
 from fedmap.paper import STUDIES
 from fedmap.paper.figures.femnist import curve, findings
-from fedmap.paper.finding import Verdict
+from fedmap.paper.finding import Estimate, Verdict
 from fedmap.paper.report import size_in_words
 from fedmap.paper.study import Choice, Row
 
@@ -91,23 +91,34 @@ def test_a_curve_is_the_mean_over_seeds_by_round() -> None:
     assert len(curve(rows, SECOND, "fedavg", "global")) == 0
 
 
-def test_the_table_has_the_last_round_and_the_mean_of_the_last_ten() -> None:
-    accuracies = [100.0, 50.0, *[10.0] * 8, 30.0]  # of the last ten, the first is 50
-    table = FEMNIST.report(rounds("map", accuracies)).tables["femnist"]
-    assert table.lines == [[FIRST, "MAP", "30.0", "16.0", "50.0", "36.0"]]
-    assert table.caption == "FEMNIST, accuracy in %"
-    two = ("last round", "last 10")
-    heads = [f"{goal}, {two[0]}" for goal in ("global", "personal")]
-    assert table.head == ["column", "method", heads[0], two[1], heads[1], two[1]]
+def test_the_table_has_what_decides_and_the_last_round() -> None:
+    accuracies = [100.0, 50.0, *[10.0] * 8, 30.0]  # of the last ten, the first is 50: mean 16
+    rows = rounds("map", accuracies) + rounds("map", [12.0] * 11, seed=2)
+    rows += rounds("fedavg", [11.0] * 11) + rounds("fedavg", [11.0] * 11, seed=2)
+    own = {("map", 0): "60 70", ("map", 2): "64 70", ("fedavg", 0): "60 60", ("fedavg", 2): "60 62"}
+    for r in rows:
+        r["per_client"] = own[r["method"], r["seed"]] if r["round"] == 11 else None
+    table = FEMNIST.report(rows).tables["femnist"]
+    # global: seeds gain 5 and 1. Personal: the writers gain 0 and 4, 10 and 8, so 2 and 9
+    ours = ["14.0 ± 2.8", "+3.00 ± 2.00", "21.0", "66.0 ± 1.4", "+5.50 ± 3.50", "41.0"]
+    plain = ["11.0 ± 0.0", "-", "11.0", "60.5 ± 0.7", "-", "31.0"]
+    assert table.lines == [[FIRST, "MAP", "0, 2", *ours], [FIRST, "FedAvg", "0, 2", *plain]]
+    assert table.head == [
+        *("column", "method", "seeds"),
+        *("global, last 10", "from FedAvg", "last round"),
+        *("personal, all writers", "from FedAvg", "last round"),
+    ]
 
 
 def test_the_table_shows_what_is_there() -> None:
     rows = rounds("fedavg", [1.0]) + rounds("map", [2.0]) + rounds("fedavg", [3.0], SECOND)
+    rows += rounds("map", [5.0], SECOND, seed=1)
     lines = FEMNIST.report(rows).tables["femnist"].lines
-    assert [line[:3] for line in lines] == [
-        [FIRST, "FedAvg", "1.0"],
-        [FIRST, "MAP", "2.0"],
-        [SECOND, "FedAvg", "3.0"],
+    assert lines == [
+        [FIRST, "FedAvg", "0", "1.0", "-", "1.0", "-", "-", "21.0"],
+        [FIRST, "MAP", "0", "2.0", "+1.00", "2.0", "-", "-", "22.0"],
+        [SECOND, "FedAvg", "0", "3.0", "-", "3.0", "-", "-", "23.0"],
+        [SECOND, "MAP", "1", "5.0", "-", "5.0", "-", "-", "25.0"],  # no seed in common
     ]
 
 
@@ -161,32 +172,54 @@ def runs(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "whole", "each", "gains"),
+    ("first", "second", "whole", "each"),
     [
-        ((51.0, 71.0), (51.0, 71.0), Verdict.HOLDS, (2, 2), ("+1.00", "+11.00")),
-        ((51.0, 71.0), (51.0, 69.0), Verdict.IN_PART, (2, 1), ("+1.00", "+11.00")),
-        ((51.0, 69.0), (49.0, 69.0), Verdict.IN_PART, (1, 0), ("+1.00", "+11.00")),
-        ((50.0, 70.0), (49.0, 69.0), Verdict.FAILS, (0, 0), ("+0.00", "+10.00")),
+        ((51.0, 71.0), (51.0, 71.0), Verdict.HOLDS, (Verdict.HOLDS, Verdict.HOLDS)),
+        ((51.0, 71.0), (51.0, 69.0), Verdict.IN_PART, (Verdict.HOLDS, Verdict.IN_PART)),
+        ((51.0, 69.0), (49.0, 69.0), Verdict.IN_PART, (Verdict.IN_PART, Verdict.FAILS)),
+        ((50.0, 70.0), (49.0, 69.0), Verdict.FAILS, (Verdict.FAILS, Verdict.FAILS)),
     ],
 )
 def test_map_is_better_in_every_setting(
     first: tuple[float, float],
     second: tuple[float, float],
     whole: Verdict,
-    each: tuple[int, int],
-    gains: tuple[str, str],
+    each: tuple[Verdict, Verdict],
 ) -> None:
     rows = runs("fedavg", 50.0, 70.0) + runs("fedavg", 50.0, 70.0, SECOND)
-    rows += runs("fedrod", 40.0, 60.0) + runs("fedrod", 40.0, 60.0, SECOND)
-    rows += runs("map", *first) + runs("map", *second, SECOND)
-    finding = EVERYWHERE.judge(rows)
+    rows += runs("fedrod", 40.0, 72.0) + runs("fedrod", 40.0, 60.0, SECOND)
+    rows += runs("map", first[0], first[1] + 2) + runs("map", *second, SECOND)
+
+    def gain(ours: float, other: float) -> str:
+        return f"{Estimate(ours - other, 0.0)}"
+
+    finding, made = EVERYWHERE.judge(rows), findings(rows)
     assert finding.verdict is whole
+    assert tuple(one.verdict for one in made) == each
+    own = first[1] + 2
     assert finding.short == (
-        f"global first in {each[0]} of 2 settings, personal first in {each[1]} of 2 settings"
+        f"global {gain(first[0], 50)} from FedAvg and personal {gain(own, 72)} from FedROD, the "
+        f"best others ({FIRST}); "
+        f"global {gain(second[0], 50)} from FedAvg and personal {gain(second[1], 70)} from FedAvg, "
+        f"the best others ({SECOND}); 2 of 6 settings, 100 of 3550 writers"
     )
-    gain = f"{gains[0]} ± 0.00 from FedAvg, {gains[1]} ± 0.00 from FedROD"
-    assert f"MAP is first in {each[0]} of 2 settings ({FIRST} {gain};" in finding.numbers
-    assert FEMNIST.report(rows).findings == findings(rows)
+    assert made[0].numbers == (
+        f"global, {FIRST}: MAP {gain(first[0], 50)} from FedAvg, {gain(first[0], 40)} from FedROD; "
+        f"global, {SECOND}: MAP {gain(second[0], 50)} from FedAvg, {gain(second[0], 40)} from "
+        "FedROD"
+    )
+    assert finding.numbers == "; ".join(one.numbers for one in made)
+    assert FEMNIST.report(rows).findings == made
+
+
+def test_a_writer_counts_once_however_many_seeds_there_are() -> None:
+    rows = runs("fedavg", 50.0, 70.0, clients=100) + runs("map", 51.0, 70.0, clients=100)
+    for r in rows:
+        if r["method"] == "map":  # half of the writers gain 2 points with every seed
+            r["per_client"] = " ".join(["72"] * 50 + ["70"] * 50)
+    personal = findings(rows)[1].numbers
+    # squares from the mean of 1 are 1 each: (100 / 99 / 100) ** 0.5
+    assert personal == f"personal, {FIRST}: MAP +1.00 ± 0.10 from FedAvg"
 
 
 def test_the_last_ten_rounds_decide_the_global_goal() -> None:
@@ -211,7 +244,9 @@ def test_few_writers_or_seeds_or_a_missing_method_decide_nothing() -> None:
     for rows in (two_seeds, one_method_short, few, [*enough[:3], *few[3:]]):
         assert EVERYWHERE.judge(rows).verdict is Verdict.NOT_TESTED
     more = enough + runs("fedavg", 50.0, 70.0, SECOND)
-    assert "first in 1 of 1 settings" in EVERYWHERE.judge(more).numbers
+    assert EVERYWHERE.judge(more) == EVERYWHERE.judge(enough)
+    other = [r | {"seed": r["seed"] + 2} if r["method"] == "map" else r for r in enough]
+    assert EVERYWHERE.judge(other).verdict is Verdict.NOT_TESTED  # one seed in common
 
 
 def test_the_claim_is_judged_so_far_while_settings_are_missing() -> None:
@@ -242,6 +277,37 @@ def test_a_run_that_diverged_is_a_seed_less() -> None:
     fourth = lost | {"seed": 3}
     assert EVERYWHERE.judge([*rows, fourth]) == EVERYWHERE.judge(rows)
     assert EVERYWHERE.judge(rows).verdict is Verdict.HOLDS
+
+
+def test_a_method_without_enough_seeds_is_left_out_and_the_rest_decides() -> None:
+    rows = [r for m in FEMNIST.methods[:-1] for r in runs(m, 50.0, 70.0)] + runs("map", 51.0, 71.0)
+    lost: Row = {"column": FIRST, "method": "scaffold", "seed": 2} | NOTHING
+    ended = [r for r in rows if (r["method"], r["seed"]) != ("scaffold", 2)]
+    finding = EVERYWHERE.judge([*ended, lost])
+    assert (finding.verdict, finding.so_far) == (Verdict.HOLDS, True)
+    assert "Scaffold" not in finding.numbers
+
+
+def test_a_variant_of_map_is_not_one_of_the_others() -> None:
+    rows = runs("fedavg", 50.0, 70.0) + runs("map", 51.0, 71.0)
+    assert EVERYWHERE.judge(rows + runs("map[alpha=0.5]", 60.0, 80.0)) == EVERYWHERE.judge(rows)
+
+
+def test_methods_have_the_same_color_whoever_else_is_there() -> None:
+    rows = rounds("fedavg", [1.0]) + rounds("scaffold", [1.0]) + rounds("map", [1.0])
+    all_three, two = (
+        {
+            line.get_label(): line.get_color()
+            for line in FEMNIST.report(some).figures["curves"].axes[0].lines
+        }
+        for some in (rows, [r for r in rows if r["method"] != "scaffold"])
+    )
+    assert two == {name: color for name, color in all_three.items() if name != "Scaffold"}
+
+
+def test_the_writers_that_are_not_there_are_named() -> None:
+    assert FEMNIST.not_run(runs("map", 1.0, 1.0)) == ["3450 of 3550 writers"]
+    assert FEMNIST.not_run(rounds("map", [1.0])) == []
 
 
 def test_without_map_the_claim_is_not_tested() -> None:

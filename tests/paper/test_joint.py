@@ -73,6 +73,23 @@ def test_ours_is_drawn_on_the_left_and_the_papers_on_the_right(run_row: RunRow) 
     assert (left.get_xlabel(), left.get_ylabel()) == ("global accuracy, %", "personal accuracy, %")
 
 
+def test_a_method_far_below_the_others_is_named_and_not_drawn(run_row: RunRow) -> None:
+    own = {"fedavg": 90.0, "fedrs": 91.0, "map": 92.0, "ditto": 93.0}
+
+    def drawn(**more: float) -> tuple[list[tuple[float, float]], list[str]]:
+        rows = [run_row(m, (80.0, score)) for m, score in (own | more).items()]
+        axes = JOINT.report(rows).figures["joint"].axes[0]
+        return dots(axes), [text.get_text() for text in axes.texts]
+
+    # personal: the middle one is 91, and half of them are at most 1 from it
+    points, texts = drawn(feddyn=84.9)
+    assert (80, 84.9) not in points
+    assert "far below: FedDyn (80.0, 84.9)" in texts
+    points, texts = drawn(feddyn=85.1)
+    assert (80, 85.1) in points
+    assert "FedDyn" in texts
+
+
 def test_our_methods_have_another_mark_and_a_bold_name(run_row: RunRow) -> None:
     rows = [run_row(m, (80.0 + i, 90.0)) for i, m in enumerate(("fedavg", "map", "scamap"))]
     axes = JOINT.report(rows).figures["joint"].axes[0]

@@ -213,12 +213,16 @@ def test_facts_are_seeds_limits_and_what_was_not_run(run_row: RunRow) -> None:
     assert found == f"{seeds}; no limit on gradients and gradients up to 100."
     assert gaps(study, rows + more) == ""
     uneven = [*three(run_row), run_row("fedrs", (80.0, 90.0), seed=1)]
-    assert facts(study, uneven).startswith("Seeds 0, 1, 2 (fedrs 1); no limit")
+    assert facts(study, uneven).startswith("Seeds 0, 1, 2 (1 alone: fedrs); no limit")
+    uneven += [run_row(name, (80.0, 90.0)) for name in ("local", "ditto")]
+    assert facts(study, uneven).startswith("Seeds 0, 1, 2 (1 alone: fedrs; 0 alone: local, ditto)")
+    uneven += [run_row(name, (80.0, 90.0)) for name in ("moon", "fednova", "fedprox", "fedopt")]
+    assert facts(study, uneven).startswith("Seeds 0, 1, 2 (1 alone: fedrs; 0 alone: 6 others)")
     assert "gradients up to 100" in facts(STUDIES["robust"], [{"seed": 0, "column": "labels"}])
     missing = gaps(STUDIES["table-1-2"], rows).partition("; all methods but ")[2]
     assert missing.startswith("fedavg, map; ")
     assert missing.endswith(f"; the three groups of parameters on {MLP}.")
-    assert facts(STUDIES["proxy-drift"], [{"seed": 0}]) == "Seed 0 alone."
+    assert facts(STUDIES["proxy-drift"], [{"seed": 0}]) == "Seed 0 alone; no limit on gradients."
 
 
 def test_methods_that_were_not_run_are_named_by_column(run_row: RunRow) -> None:
@@ -242,7 +246,10 @@ def test_methods_that_were_not_run_are_named_by_column(run_row: RunRow) -> None:
 def test_text_is_in_lines_of_a_hundred_columns_and_sentences_are_whole() -> None:
     assert wrapped("a" * 60 + " " + "b" * 60) == "a" * 60 + "\n" + "b" * 60
     assert listed(["one", "b" * 60 + " " + "c" * 60]) == f"- one\n- {'b' * 60}\n  {'c' * 60}"
-    assert as_sentence("mAP is 3.") == "MAP is 3."
+    assert as_sentence("personal: MAP is 3.") == "Personal: MAP is 3."
+    assert as_sentence("") == "."
+    for name in ("n_c / sum n: 3", "fashion-mnist/mlp, above MAP: none"):
+        assert as_sentence(name) == f"{name}."
 
 
 def test_the_pages_have_claims_commands_findings_tables_and_pictures(
@@ -259,7 +266,7 @@ def test_the_pages_have_claims_commands_findings_tables_and_pictures(
         "*When it holds:* MAP with its default setting is above FedAvg in both accuracies in every"
     )
     assert f"## {ABOVE}: holds, so far\n\n{rule}" in text
-    assert f"column.\n\n- {MLP.capitalize()} +1.00 ± 0.00 global" in text
+    assert f"column.\n\n- {MLP} +1.00 ± 0.00 global" in text
     assert "personal.\n\nBy little.\n\n## " in text
     assert "## Runs at the scale `paper`\n\nAt the paper's scale. Seeds 0, 1, 2; no limit" in text
     assert "```\nfedmap study table-1-2 --scale paper\n```" in text

@@ -391,16 +391,16 @@ SINGLE = " and ".join(all_but("global", *COMBINED, "fedrs", "scaffold"))
         ({"fedrs": 60.0, "scaffold": 55.0, "ditto": 56.0}, Verdict.IN_PART, ("none", "Ditto")),
         (
             {"fedrs": 60.0, "scaffold": 55.0, "ditto": 56.0, "moon": 61.0},
-            Verdict.IN_PART,
-            ("MOON", "MOON and Ditto"),
+            Verdict.FAILS,
+            ("MOON", "MOON and Ditto", "MOON"),
         ),
         ({"fedrs": 49.0, "scaffold": 61.0}, Verdict.IN_PART, (SINGLE, "none")),
         ({"fedrs": 50.0, "scaffold": 50.0}, Verdict.FAILS, ("none", "none")),
-        ({"fedrs": 49.0, "scaffold": 48.0}, Verdict.FAILS, (SINGLE, SINGLE)),
+        ({"fedrs": 49.0, "scaffold": 48.0}, Verdict.FAILS, (SINGLE, SINGLE, "15")),
     ],
 )
 def test_the_best_single_methods_for_aggregation(
-    scores: dict[str, float], verdict: Verdict, above: tuple[str, str], run_row: RunRow
+    scores: dict[str, float], verdict: Verdict, above: tuple[str, ...], run_row: RunRow
 ) -> None:
     finding = SINGLES.judge(singles(run_row, "global", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
@@ -416,14 +416,15 @@ def test_the_best_single_methods_for_aggregation(
         for name, gain in zip(("FedRS", "Scaffold"), gains, strict=True)
     ]
     counts = f"above it by more than chance: {', '.join(won)}"
-    assert finding.short == f"{told}, 1 of 8 columns, {counts}"
+    both = "".join(f", above both in a column: {some}" for some in above[2:])
+    assert finding.short == f"{told}, 1 of 8 columns, {counts}{both}"
 
 
 @pytest.mark.parametrize(
     ("scores", "verdict", "above"),
     [
         ({"fedphp": 60.0, "map": 70.0}, Verdict.HOLDS, "none"),
-        ({"fedphp": 60.0, "ditto": 61.0}, Verdict.IN_PART, "Ditto"),
+        ({"fedphp": 60.0, "ditto": 61.0}, Verdict.FAILS, "Ditto"),
         (
             {"fedphp": 49.0},
             Verdict.FAILS,
@@ -441,7 +442,39 @@ def test_the_best_single_method_for_personalization(
         f"{MLP}: {told}. Of 18 other single methods with enough seeds: {above} above FedPHP"
     )
     won = f"FedPHP in {int(scores['fedphp'] > 50)} of 1"
-    assert finding.short == f"{told}, 1 of 8 columns, above it by more than chance: {won}"
+    rival = {"none": "", "Ditto": ", above it in a column: Ditto"}.get(
+        above, ", above it in a column: 18"
+    )
+    assert finding.short == f"{told}, 1 of 8 columns, above it by more than chance: {won}{rival}"
+
+
+def test_a_ranking_tells_what_the_best_groups_gain(run_row: RunRow) -> None:
+    rows = singles(run_row, "global", fedrs=60.0, scaffold=61.0)
+    rows += [r for i in (1, 2) for r in seeds(run_row, "fedrs", 60.0 + i, 0.0, group=f"group {i}")]
+    assert "best group" not in SINGLES.judge(rows).numbers
+    rows += seeds(run_row, "fedrs", 55.0, 99.0, group="group 3", **{"global": 90.0})
+    told = SINGLES.judge(rows).numbers.split("; ")
+    # chosen by the last round, as the paper does
+    assert told[1:] == [f"{MLP}, with the best group: FedRS +5.00 ± 0.00 (group 3)"]
+
+
+@pytest.mark.parametrize(("gains", "told"), [((0.6, 0.9, 0.0), True), ((0.6, 0.9, 0.7), False)])
+def test_a_personal_gain_that_seeds_alone_would_not_decide_says_so(
+    gains: tuple[float, ...], told: bool, run_row: RunRow
+) -> None:
+    rows = seeds(run_row, "fedavg", 80.0, 90.0)
+    for method in ("map", "fedphp"):
+        for seed, gain in enumerate(gains):
+            many = " ".join([f"{90 + gain:.2f}"] * 50)
+            rows.append(run_row(method, (81.0, 90.0 + gain), seed=seed, per_client=many))
+    for r in rows[:3]:
+        r["per_client"] = " ".join(["90.00"] * 50)
+    for claim, name in ((ABOVE, "MAP"), (HPM, "FedPHP")):
+        finding = claim.judge(rows)
+        # the seeds' mean of 0.5 has the error (0.21 / 3) ** 0.5, 4.3 times which is 1.14
+        words = f"; {MLP}, by seeds alone too small to count: {name} +0.50 ± 0.26"
+        assert (words in finding.numbers) == told
+        assert finding.verdict is Verdict.HOLDS
 
 
 def test_a_rankings_number_is_the_mean_of_the_columns(run_row: RunRow) -> None:
@@ -450,7 +483,7 @@ def test_a_rankings_number_is_the_mean_of_the_columns(run_row: RunRow) -> None:
     finding = SINGLES.judge(rows + [r | {"column": LENET} for r in more])
     told = "FedRS +7.00 ± 0.00, Scaffold +4.50 ± 0.00 from FedAvg"
     won = "above it by more than chance: FedRS in 2 of 2, Scaffold in 1 of 2"
-    assert finding.short == f"{told}, 2 of 8 columns, {won}"
+    assert finding.short == f"{told}, 2 of 8 columns, {won}"  # FedRS is best in both
     first, second = finding.numbers.split("; ")
     assert first.startswith(f"{MLP}: FedRS +10.00 ± 0.00, Scaffold +11.00 ± 0.00 from FedAvg. ")
     assert second.startswith(f"{LENET}: FedRS +4.00 ± 0.00, Scaffold −2.00 ± 0.00 from FedAvg. ")
@@ -479,8 +512,9 @@ def test_nobody_is_above_map_in_both(
     finding = NOBODY.judge(singles(run_row, "personal", **scores))
     assert (finding.verdict, finding.so_far) == (verdict, True)  # one column alone
     told = ", ".join(above) or "none"
-    assert finding.numbers == f"above MAP in both: {MLP}, of 19 others with enough seeds: {told}"
-    assert finding.short == f"{len(above) or 'none'} of 19 others, 1 of 8 columns"
+    assert finding.numbers == f"{MLP}, above MAP in both, of 19 others with enough seeds: {told}"
+    count = "19" if len(above) > 3 else told
+    assert finding.short == f"{count} of 19 others, 1 of 8 columns"
 
 
 def test_the_worst_column_decides_who_is_the_best_single_method(run_row: RunRow) -> None:
@@ -496,7 +530,7 @@ def test_nobody_above_map_in_one_of_two_columns_is_in_part(run_row: RunRow) -> N
     first, second = (singles(run_row, "global", map=60.0, ditto=ditto) for ditto in (60.0, 61.0))
     finding = NOBODY.judge(first + [r | {"column": LENET} for r in second])
     assert finding.verdict is Verdict.IN_PART
-    assert finding.short == "1 of 19 others, 2 of 8 columns"
+    assert finding.short == "Ditto of 19 others, 2 of 8 columns"
 
 
 def test_columns_without_another_method_do_not_count_and_all_others_do(run_row: RunRow) -> None:
@@ -509,7 +543,7 @@ def test_columns_without_another_method_do_not_count_and_all_others_do(run_row: 
     assert finding.short == "none of 2 others, 1 of 8 columns"
     more = NOBODY.judge([*rows, *alone, run_row("fedrod", (50.0, 50.0), column=TFCNN)])
     assert more.verdict is Verdict.IN_PART
-    assert more.short == "2 of 3 others, 2 of 8 columns"  # FedAvg and FedROD of FedAvg, Ditto
+    assert more.short == "FedAvg, FedROD of 3 others, 2 of 8 columns"
 
 
 @pytest.mark.parametrize("claim", TABLES.claims(), ids=lambda claim: claim.text)

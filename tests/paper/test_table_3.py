@@ -180,6 +180,23 @@ def test_the_best_others_are_the_highest_means_of_each_goal(run_row: RunRow) -> 
     assert finding.numbers.endswith(f"; beside the best others, MAP ({RELEASED}) is {rivals}")
 
 
+def test_fedrs_with_the_same_factors_does_not_count_globally(run_row: RunRow) -> None:
+    rows = at(run_row, "fedavg", (71.0, 81.0)) + at(run_row, "map", (76.0, 86.0), RELEASED)
+    same = at(run_row, "fedrs", (76.0, 80.0), RELEASED)
+    finding = FIRST.judge(rows + same)
+    assert finding.verdict is Verdict.HOLDS
+    rivals = "global +5.00 ± 0.00 from FedAvg and personal +5.00 ± 0.00 from FedAvg"
+    assert finding.short == f"{RELEASED}: {rivals}, the best others, 1 of 3 columns"
+    for other in (PRINTED, KEPT):  # trained with other factors
+        as_good = at(run_row, "fedrs", (76.0, 80.0), other)
+        assert FIRST.judge(rows + as_good).verdict is Verdict.IN_PART
+    better = at(run_row, "fedrs", (76.0, 87.0), RELEASED)
+    assert FIRST.judge(rows + better).verdict is Verdict.IN_PART  # above MAP personally
+    printed = at(run_row, "fedavg", (71.0, 81.0)) + at(run_row, "map", (76.0, 86.0), PRINTED)
+    kept = at(run_row, "fedrs", (76.0, 80.0), KEPT)  # the training with the printed factors
+    assert FIRST.judge(printed + kept).verdict is Verdict.HOLDS
+
+
 @pytest.mark.parametrize(("gain", "verdict"), [(2.4, Verdict.FAILS), (2.6, Verdict.IN_PART)])
 def test_the_highest_mean_must_also_be_above_fedavg_by_more_than_chance(
     gain: float, verdict: Verdict, run_row: RunRow

@@ -189,16 +189,21 @@ def percent(share: float | None) -> float | None:
 
 
 def trusted(rows: list[Row]) -> list[Row]:
-    """The rows that may decide: of runs that ended, with three seeds for the method and group in
-    the column, or with one where a run takes over an hour."""
+    """The rows that may decide: of runs that ended, where the method and group shares three seeds
+    with FedAvg in the column, or has one where a run takes over an hour."""
     ended = [r for r in rows if r["outcome"] == "done"]
     seeds: dict[tuple[str, str, str], set[int]] = {}
     for r in ended:
         seeds.setdefault((r["column"], r["method"], r["group"]), set()).add(r["seed"])
+
+    def shared(r: Row) -> set[int]:
+        usual = seeds.get((r["column"], *FEDAVG), set())
+        return seeds[r["column"], r["method"], r["group"]] & usual
+
     return [
         r
         for r in ended
-        if len(seeds[r["column"], r["method"], r["group"]]) >= SEEDS
+        if len(shared(r)) >= SEEDS
         or (r["column"] in LONG and r["rounds"] >= BY_NAME[r["column"]].rounds)
     ]
 

@@ -23,6 +23,7 @@ from fedmap.report import plots
 
 Tables = dict[tuple[str, Scale], list[Row]]  # the rows of each study at each scale
 WIDTH = 100  # columns of a line of text
+FEW = 5  # names that a sentence may list
 
 INTRODUCTION = """# The paper's claims, tested again
 
@@ -182,10 +183,9 @@ def scale_part(
 def facts(study: Study, rows: list[Row]) -> str:
     """What the rows are of."""
     told = [seeds_in_words(rows)]
-    if "column" in rows[0]:
-        clips = sorted({r.get("clip", study.clip) for r in rows}, key=lambda clip: clip or 0)
-        limits = ["no limit on gradients" if c is None else f"gradients up to {c:g}" for c in clips]
-        told.append(" and ".join(limits))
+    clips = sorted({r.get("clip", study.clip) for r in rows}, key=lambda clip: clip or 0)
+    limits = ["no limit on gradients" if c is None else f"gradients up to {c:g}" for c in clips]
+    told.append(" and ".join(limits))
     return "; ".join(told) + "."
 
 
@@ -225,12 +225,16 @@ def seeds_in_words(rows: list[Row]) -> str:
     for column in dict.fromkeys(r.get("column", "") for r in rows):
         mine = [r for r in rows if r.get("column", "") == column]
         seeds = set(names_of(mine, "seed"))
-        fewer = [
-            f"{method} {numbers(had)}"
-            for method in dict.fromkeys(r.get("method") for r in mine)
-            if (had := {r["seed"] for r in mine if r.get("method") == method}) != seeds
+        fewer: dict[str, list[str]] = {}
+        for method in dict.fromkeys(r.get("method") for r in mine):
+            had = {r["seed"] for r in mine if r.get("method") == method}
+            if had != seeds:
+                fewer.setdefault(numbers(had), []).append(str(method))
+        told = [
+            f"{some} alone: {', '.join(few) if len(few) <= FEW else f'{len(few)} others'}"
+            for some, few in fewer.items()
         ]
-        found[column] = numbers(seeds) + (f" ({', '.join(fewer)})" if fewer else "")
+        found[column] = numbers(seeds) + (f" ({'; '.join(told)})" if told else "")
     if len(set(found.values())) > 1:
         return f"Seeds: {'; '.join(f'{seeds} of {column}' for column, seeds in found.items())}"
     same = next(iter(found.values()))
@@ -290,8 +294,10 @@ def as_block(name: str, scale: Scale, commands: list[str]) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """With a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    """With a full stop, and a capital unless it begins with a name or formula such as n_c."""
+    first = text.split(maxsplit=1)[0].rstrip(",:") if text.strip() else ""
+    start = text[:1].upper() if first.isalpha() else text[:1]
+    return f"{start}{text[1:].rstrip('.')}."
 
 
 def listed(sentences: list[str]) -> str:

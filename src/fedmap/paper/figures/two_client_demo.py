@@ -165,10 +165,7 @@ def part(values: Values, owner: str) -> Values:
 class TwoClientDemo(Study):
     """FedAvg, and MAP with two values of alpha."""
 
-    line = (
-        "Two clients with the digits 0-4 and 5-9: features, proxies and the drop after each "
-        "download, FedAvg above MAP"
-    )
+    line = "Two clients with five digits each: features, proxies and the drop after each download"
     paper = "The figure of the FL demo (Sect. 5.1.3)"
 
     def cuts(self, scale: Scale) -> list[str]:

@@ -323,6 +323,11 @@ def in_short(
     return f"{', '.join([*together, *alone])}, {in_columns(columns)}"
 
 
+def few(methods: Collection[str]) -> str:
+    """The names of at most three methods, else how many they are."""
+    return ", ".join(map(shown_name, sorted(methods))) if len(methods) <= 3 else str(len(methods))
+
+
 def counted(number: int, what: str) -> str:
     """So many of something."""
     return f"{number} {what}" + "s" * (number != 1)
@@ -336,7 +341,9 @@ def above_fedavg(claim: str, rows: list[Row]) -> Finding:
         return too_few(claim, "MAP", "FedAvg")
     won = [above(mine, "map", "fedavg", goal) for mine in columns.values() for goal in GOALS]
     parts = [
-        f"{column} {gains_of(mine, MAP)}{small_gains(mine)}" for column, mine in columns.items()
+        f"{column} {gains_of(mine, MAP)}{small_gains(mine)}"
+        + over_seeds(mine, ["map"], column, "personal")
+        for column, mine in columns.items()
     ]
     verdict = Verdict.of(all(won), any(won))
     short = in_short(columns, ["map"], lambda mine: str(gains_of(mine, MAP)))
@@ -364,18 +371,22 @@ def too_small(gains: dict[str, Estimate | None]) -> str:
 
 def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ...]) -> Finding:
     """Each of the named methods is above FedAvg in every column, and no other single method is
-    above one of them; in part: one of them is above FedAvg in every column."""
+    above one of them; in part: one of them is above FedAvg in every column, and no other single
+    method is above it in one column."""
     columns = judged(rows, [goal], *wanted)
     if not columns:
         return too_few(claim, *(METHODS[m].__name__ for m in wanted), "FedAvg")
     everyone = set(METHODS_OF[goal]) - set(COMBINED)
-    parts, first, won, so_far = [], [], [], some_missing(columns)
+    parts, first, won, best, so_far = [], [], [], [], some_missing(columns)
+    anybody: set[str] = set()
     for column, mine in columns.items():
         singles = [m for m in names_of(mine, "method") if m in everyone]
         others = [m for m in singles if m not in wanted]
         better = {w: [m for m in others if above(mine, m, w, goal)] for w in wanted}
         won.append([above(mine, m, "fedavg", goal) for m in wanted])
-        first.append(all(won[-1]) and not any(better.values()))
+        best.append([not better[w] for w in wanted])
+        first.append(all(won[-1]) and all(best[-1]))
+        anybody |= set.intersection(*map(set, better.values()))
         so_far |= set(singles) != everyone
         rivals = ", ".join(
             f"{' and '.join(map(shown_name, who)) or 'none'} above {shown_name(w)}"
@@ -383,13 +394,44 @@ def best_single(claim: str, rows: list[Row], *, goal: str, wanted: tuple[str, ..
         )
         told = f"{column}: {from_fedavg(mine, wanted, goal)}{by_chance(mine, wanted, goal)}"
         among = f"Of {counted(len(others), 'other single method')} with enough seeds"
-        parts.append(f"{told}. {among}: {rivals}")
-    in_part = any(all(column) for column in zip(*won, strict=True))
+        more = best_groups(rows, wanted, column, goal) + over_seeds(mine, wanted, column, goal)
+        parts.append(f"{told}. {among}: {rivals}{more}")
+    in_part = any(
+        all(above_it) and any(nobody)
+        for above_it, nobody in zip(zip(*won, strict=True), zip(*best, strict=True), strict=True)
+    )
     times = zip(wanted, map(sum, zip(*won, strict=True)), strict=True)
     counts = ", ".join(f"{METHODS[m].__name__} in {n} of {len(won)}" for m, n in times)
     short = in_short(columns, wanted, lambda mine: from_fedavg(mine, wanted, goal))
     short += f", above it by more than chance: {counts}"
+    if anybody:
+        short += f", above {'it' if len(wanted) == 1 else 'both'} in a column: " + few(anybody)
     return Finding(claim, Verdict.of(all(first), in_part), "; ".join(parts), short, so_far)
+
+
+def best_groups(rows: list[Row], methods: Sequence[str], column: str, goal: str) -> str:
+    """What each gains with its best group of parameters, as the paper reports it, where this is
+    known."""
+    here = [r for r in rows if r["column"] == column]
+    known = {m: group for m in methods if (group := best_group(here, m, column, goal))}
+    told = [
+        f"{shown_name(m)} {difference(here, (m, group), FEDAVG, goal)} ({group})"
+        for m, group in known.items()
+    ]
+    return f"; {column}, with the best group: {', '.join(told)}" if told else ""
+
+
+def over_seeds(rows: list[Row], methods: Sequence[str], column: str, goal: str) -> str:
+    """Whose personal gain counts by the error over clients and would not by that over seeds, which
+    is the one for other federations."""
+    gains = {m: by_seed(rows, (m, "default"), FEDAVG, goal, column) for m in methods}
+    means = {m: Estimate.of([mean(own) for own in some.values()]) for m, some in gains.items()}
+    told = [
+        f"{shown_name(m)} {gain}"
+        for m, gain in means.items()
+        if goal == "personal" and gain.error and above(rows, m, "fedavg", goal) and not gain.above
+    ]
+    return f"; {column}, by seeds alone too small to count: {', '.join(told)}" if told else ""
 
 
 def from_fedavg(rows: list[Row], methods: Sequence[str], goal: str) -> str:
@@ -415,12 +457,12 @@ def nobody_above_in_both(claim: str, rows: list[Row]) -> Finding:
         nobody.append(not better)
         anybody |= set(better)
         so_far |= len(others) < len(METHODS_OF["global"]) - len(NO_OTHERS)
-        told = ", ".join(METHODS[m].__name__ for m in better) or "none"
-        parts.append(f"{column}, of {counted(len(others), 'other')} with enough seeds: {told}")
-    numbers = f"above MAP in both: {'; '.join(parts)}"
+        told = ", ".join(map(shown_name, better)) or "none"
+        among = f"of {counted(len(others), 'other')} with enough seeds"
+        parts.append(f"{column}, above MAP in both, {among}: {told}")
     everybody = {m for _, others in columns.values() for m in others}
-    short = f"{len(anybody) or 'none'} of {counted(len(everybody), 'other')}, {in_columns(columns)}"
-    return Finding(claim, Verdict.of(all(nobody), any(nobody)), numbers, short, so_far)
+    short = f"{few(anybody) or 'none'} of {counted(len(everybody), 'other')}, {in_columns(columns)}"
+    return Finding(claim, Verdict.of(all(nobody), any(nobody)), "; ".join(parts), short, so_far)
 
 
 def others_of(rows: list[Row]) -> list[str]:

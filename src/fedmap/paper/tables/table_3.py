@@ -98,6 +98,12 @@ def groups(method: str) -> dict[str, dict[str, Any]]:
     return GROUPS.get(method, {"default": {}})
 
 
+def factors_of(who: Who) -> str | None:
+    """By what reading a method's training is restricted, if it is."""
+    method, group = who
+    return None if method not in GROUPS else PRINTED[1] if group == KEPT else group
+
+
 def spread(rows: list[Row], who: Who, number: str) -> str:
     """That average, with the standard deviation over the seeds that it has in every column."""
     mine = [r for r in rows if (r["method"], r["group"]) == who]
@@ -149,7 +155,8 @@ def notes(rows: list[Row]) -> list[str]:
 
 def first_in_both(claim: str, rows: list[Row]) -> Finding:
     """MAP, with one reading of the class share, is above every other method in both accuracies; in
-    part: in one of them it is above FedAvg and nobody's mean is higher."""
+    part: in one of them it is above FedAvg and nobody's mean is higher. FedRS with the same factors
+    does not count globally: its global model is the same."""
     rows, _ = comparable(trusted(rows))
     readings = [who for who in everyone(rows) if who[0] == "map"]
     told = {who: gain for who in readings if (gain := gains_of(rows, who))}
@@ -161,22 +168,27 @@ def first_in_both(claim: str, rows: list[Row]) -> Finding:
         gain = difference(rows, ours, other, goal)
         return gain is not None and gain.above
 
-    first = any(all(above(w, o, goal) for o in others for goal in GOALS) for w in told)
-
     def level(who: Who, goal: str) -> float:
         return average(rows, who, STEADIEST[goal])
 
-    tops = {goal: max(others, key=lambda who: level(who, goal)) for goal in GOALS}
+    def compared(ours: Who, goal: str) -> list[Who]:
+        return [o for o in others if goal == "personal" or factors_of(o) != factors_of(ours)]
+
+    def best(ours: Who, goal: str) -> Who:
+        return max(compared(ours, goal), key=lambda who: level(who, goal))
+
+    first = any(all(above(w, o, goal) for goal in GOALS for o in compared(w, goal)) for w in told)
     better = any(
-        above(w, FEDAVG, goal) and level(w, goal) >= level(top, goal)
+        above(w, FEDAVG, goal) and level(w, goal) >= level(best(w, goal), goal)
         for w in told
-        for goal, top in tops.items()
+        for goal in GOALS
     )
     shown = USUAL if USUAL in told else next(iter(told))
     numbers = "; ".join(f"{group}: {gain} from FedAvg" for (_, group), gain in told.items())
     rivals = " and ".join(
-        f"{goal} {difference(rows, shown, top, goal)} from {shown_name(*top)}"
-        for goal, top in tops.items()
+        f"{goal} {difference(rows, shown, best(shown, goal), goal)} from "
+        f"{shown_name(*best(shown, goal))}"
+        for goal in GOALS
     )
     numbers += f"; beside the best others, {shown_name(*shown)} is {rivals}"
     columns = names_of(rows, "column")

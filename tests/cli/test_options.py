@@ -239,3 +239,10 @@ def test_seeds_are_whole_numbers_or_ranges_of_them() -> None:
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(FedmapError, match=f"--seeds '{text}' is not a list of whole numbers"):
         seed_list(text)
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "sweep", "inspect", "partition"])
+def test_a_help_text_shows_no_markup(fedmap: Callable[[str], Any], command: str) -> None:
+    shown = fedmap(f"{command} --help").stdout
+    assert "[b]" not in shown
+    assert "FILE.py:" in shown

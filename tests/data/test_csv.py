@@ -76,6 +76,24 @@ def test_labels_are_text_where_any_is(tmp_path: Path) -> None:
     assert read_csv(tmp_path).classes == ("2", "10", "other")
 
 
+def test_a_label_with_a_zero_before_it_is_a_name(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "f,y", "1,007", "1,0.5", "1,7")
+    write(tmp_path / "b.csv", "f,y", "1,10")
+    assert read_csv(tmp_path).classes == ("0.5", "007", "7", "10")
+    write(tmp_path / "a.csv", "f,y", "1,0", "1,7")
+    assert read_csv(tmp_path).classes == ("0", "7", "10")
+
+
+def test_numbers_that_32_bits_cannot_tell_apart_are_refused_by_column(tmp_path: Path) -> None:
+    times = [1_700_000_000_000 + 40_000 * k for k in range(4)]
+    file = write(tmp_path / "all.csv", "f,t,y", *(f"{k},{t},{k % 2}" for k, t in enumerate(times)))
+    with pytest.raises(FedmapError, match=r"column t differ by 4.5e\+04 and are"):
+        read_csv(file)
+    for first, step in ((0, 40_000), (1_700_000_000, 86_400), (times[0], 0)):
+        lines = [f"{k},{first + step * k},{k % 2}" for k in range(4)]
+        assert len(read_csv(write(file, "f,t,y", *lines)).train_y) == 4
+
+
 def test_each_value_of_a_category_of_any_client_is_a_feature(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", "color,f,y", "red,1,0", "blue,2,1")
     write(tmp_path / "b.csv", "color,f,y", "green,3,0")

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 import fedmap
 from fedmap.cli.main import app
+from fedmap.diagnosis.diagnose import flags
 from fedmap.report.command import command
 from fedmap.simulate.result import Result
-from fedmap.simulate.settings import Settings
+from fedmap.simulate.settings import Settings, described
 
 SMALL: dict[str, Any] = {"data": "synthetic", "net": "tiny", "rounds": 1, "epochs": 0.2}
 
@@ -61,3 +62,11 @@ def test_own_tables_are_read_as_they_were() -> None:
         ("--categories", "a,b"),
     ):
         assert words[words.index(flag) + 1] == value
+
+
+def test_a_table_without_categories_names_none(tmp_path: Path) -> None:
+    (tmp_path / "all.csv").write_text("f,y\n" + "1,0\n2,1\n" * 20)
+    federation = fedmap.partition(fedmap.load(f"csv:{tmp_path / 'all.csv'}"), clients=2)
+    result = fedmap.run("fedavg", federation, net="mlp", rounds=1, out=tmp_path / "run")
+    assert "--categories" not in command(result.settings)
+    assert "--categories" not in flags(described(result.folder / "run.toml"))

@@ -546,3 +546,10 @@ def test_nonsense_is_one_sentence(
     assert done.stderr.startswith("fedmap: ")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("out", [".", "/", ""])
+def test_a_page_needs_a_name(out: str, federation: fedmap.Federation, tmp_path: Path) -> None:
+    fedmap.run("fedavg", federation, net="tiny", rounds=1, out=tmp_path / "run")
+    with pytest.raises(FedmapError, match=r"cannot write the report .*: it is a folder"):
+        fedmap.write_report(tmp_path / "run", out=out)

@@ -133,3 +133,12 @@ def test_the_best_round_is_known(
 def test_uploads_that_were_left_out_are_counted(stopped: Path) -> None:
     records: list[Record] = [{"left_out": [{}, {}]}, {}, {"left_out": [{}]}]
     assert with_records(stopped, records).left_out == 3
+
+
+def test_a_folder_with_a_space_is_quoted_where_a_person_is_told_to_go_on(
+    stopped: Path, tmp_path: Path
+) -> None:
+    folder = stopped.rename(tmp_path / "my run")
+    assert Look(folder).sentence() == f"stopped; go on with: fedmap resume '{folder}'"
+    with pytest.raises(FedmapError, match=f"fedmap resume '{folder}'"):
+        RunFolder.finished(folder)

@@ -627,3 +627,11 @@ def test_a_rounds_observed_accuracy_is_the_mean_of_its_clients(federation: Feder
     own = [client["accuracy_observed"] for client in record["clients"]]
     assert record["personal_accuracy_observed"] == pytest.approx(sum(own) / len(own))
     assert all(client["accuracy"] <= client["accuracy_observed"] for client in record["clients"])
+
+
+def test_a_net_that_does_not_fit_leaves_no_folder_behind(tmp_path: Path) -> None:
+    images = fedmap.partition(fedmap.data.synthetic(classes=2, train=20, shape=(1, 8, 8)), 2)
+    with pytest.raises(fedmap.FedmapError, match="lenet"):
+        fedmap.run("fedavg", images, net="lenet", rounds=1, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    fedmap.run("fedavg", images, net="mlp", rounds=1, out=tmp_path / "run")

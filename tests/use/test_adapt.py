@@ -17,11 +17,11 @@ from fedmap import values
 from fedmap.client import Client
 from fedmap.data import Dataset, load, synthetic
 from fedmap.errors import FedmapError
-from fedmap.federation import ClientData, Federation
+from fedmap.federation import ClientData, Federation, partition
 from fedmap.methods import METHODS
 from fedmap.nets import build
 from fedmap.simulate.result import Result, named_values
-from fedmap.use.adapt import adapt
+from fedmap.use.adapt import adapt, with_features
 from fedmap.use.model import UsableModel
 from fedmap.vector import Model, WorkingModels
 
@@ -118,6 +118,45 @@ def test_a_class_that_the_run_does_not_know_is_refused_by_name(
     with pytest.raises(FedmapError, match="newcomer has samples of class 'wolf', which is none of"):
         adapt(finished("fedavg", "tiny", of="vectors").folder, f"npz:{tmp_path}", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_newcomers_table_is_read_as_the_runs_were(tmp_path: Path) -> None:
+    """The label has its column, a value of a category that it never has is a column of zeros, and
+    the order of columns is the run's."""
+    rng = np.random.default_rng(0)
+
+    def table(path: Path, rows: int, colors: str, head: str) -> None:
+        lines = [head]
+        for _ in range(rows):
+            color, a = rng.choice(list(colors)), rng.normal()
+            cells = {"sold": "yes" if a > 0 else "no", "color": color, "a": f"{a:.3f}"}
+            cells["shop"] = rng.choice(["oslo", "bergen"])
+            lines.append(",".join(cells[name] for name in head.split(",")))
+        path.write_text("\n".join(lines))
+
+    table(tmp_path / "all.csv", 80, "rgb", "shop,sold,color,a")
+    table(tmp_path / "new.csv", 30, "b", "a,color,sold")
+    federation = partition(
+        load(
+            f"csv:{tmp_path / 'all.csv'}",
+            label_column="sold", client_column="shop", categories=["color"],
+        )
+    )  # fmt: skip
+    run = library.run("fedavg", federation, net="mlp", rounds=1, out=tmp_path / "run")
+    found = adapt(run.folder, f"csv:{tmp_path / 'new.csv'}", tmp_path / "out")
+    assert (found.training_samples, found.test_samples) == (24, 6)
+    dataset = load(f"csv:{tmp_path / 'new.csv'}", label_column="sold", categories=["color"])
+    features = ("color=b", "color=g", "color=r", "a")
+    aligned = with_features(dataset, features)
+    assert aligned.features == features
+    assert torch.equal(aligned.train_x[:, 3], dataset.train_x[:, 0])
+    assert aligned.train_x[:, :3].unique(dim=0).tolist() == [[1, 0, 0]]
+    assert with_features(dataset, ("color=g", "a")) is dataset  # it has a color that is not known
+    (tmp_path / "other.csv").write_text("sold,a\nyes,1\nno,2\n")
+    with pytest.raises(FedmapError, match="there is no column 'color'"):
+        adapt(run.folder, f"csv:{tmp_path / 'other.csv'}", tmp_path / "x")
+    with pytest.raises(FedmapError, match="there is no column 'kind'"):
+        adapt(run.folder, f"csv:{tmp_path / 'new.csv'}", tmp_path / "x", label_column="kind")
 
 
 def test_several_clients_are_no_newcomer(finished: Finished, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Answers about files: which model is asked, how files become samples, and what is shown."""
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from fedmap.data.own.arrays import resize
 from fedmap.errors import FedmapError
 from fedmap.federation import Federation
-from fedmap.simulate.result import Result
-from fedmap.use.find import model_file
+from fedmap.simulate.result import Result, personal_files
+from fedmap.use.find import client_of, model_file
 from fedmap.use.model import Notes, UsableModel
 from fedmap.use.predict import Answers, predict
 from fedmap.use.samples import MANY, read_samples
@@ -53,16 +55,27 @@ def test_a_client_is_found_by_number(finished: Finished) -> None:
     assert model_file(folder, "3") == folder / "personal/00003.safetensors"
 
 
-@pytest.mark.parametrize("file", ["00001", "st_lo", "st lo"])
-@pytest.mark.parametrize("client", ["st lo", "1"])
-def test_a_client_with_a_name_is_found_by_name_and_number_whatever_its_file_is_called(
-    file: str, client: str, tmp_path: Path
+@pytest.mark.parametrize("names", [("oslo", "bergen", "1"), ("1", "00000", "shop & co")])
+def test_a_client_is_found_by_its_name_before_its_number_whatever_its_file_is_called(
+    names: tuple[str, ...], tmp_path: Path
 ) -> None:
+    """A single name that cannot be a file's makes all files numbered."""
     (tmp_path / "personal").mkdir()
     (tmp_path / "done").touch()
-    (tmp_path / "run.toml").write_text('[federation]\nclients = ["oslo", "st lo"]\n')
-    (tmp_path / f"personal/{file}.safetensors").touch()
-    assert model_file(tmp_path, client).stem == file
+    (tmp_path / "rounds.jsonl").touch()
+    (tmp_path / "run.toml").write_text(f"[federation]\nclients = {json.dumps(names)}\n")
+    (tmp_path / "final.json").write_text('{"personal_accuracy_per_client": [0.1, 0.2, 0.3]}')
+    files = [tmp_path / name for name in personal_files(names, 3)]
+    for file in files:
+        file.touch()
+    for number, name in enumerate(names):
+        assert model_file(tmp_path, name) == files[number]
+        assert client_of(tmp_path, files[number]) == number
+        if str(number) not in names:
+            assert model_file(tmp_path, str(number)) == files[number]
+    files[2].unlink()
+    with pytest.raises(FedmapError, match="has no client"):
+        model_file(tmp_path, names[2])
 
 
 def test_a_client_that_is_not_there_is_refused_with_those_that_are(finished: Finished) -> None:
@@ -140,6 +153,31 @@ def test_a_column_that_the_model_needs_and_is_not_there_is_named(tmp_path: Path)
         list(read_samples([tmp_path / "rows.csv"], about))
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_table_is_read_as_for_training(separator: str, tmp_path: Path) -> None:
+    """Spaces around a cell do not count, and columns are divided as there."""
+    lines = ["height , color ", "1, red", " 2,blue", "3,red "]
+    (tmp_path / "rows.csv").write_text("\n".join(lines).replace(",", separator))
+    features = ("color=blue", "color=red", "height")
+    about = notes((3,), False).model_copy(update={"features": features})
+    (batch,) = read_samples([tmp_path / "rows.csv"], about)
+    assert batch.samples.tolist() == [[0, 1, 1], [1, 0, 2], [0, 1, 3]]
+    (tmp_path / "rows.csv").write_text("height,color\n1,\n")
+    with pytest.raises(FedmapError, match="row 2 has no value in column color"):
+        list(read_samples([tmp_path / "rows.csv"], about))
+
+
+def test_pixels_of_an_npz_file_take_the_size_and_the_channels_of_the_model(tmp_path: Path) -> None:
+    gray = np.arange(2 * 14 * 14, dtype=np.uint8).reshape(2, 14, 14, 1)
+    np.savez(tmp_path / "x.npz", x=gray)
+    wanted = resize(torch.from_numpy(gray).permute(0, 3, 1, 2), (16, 16)).float()
+    assert torch.equal(read(tmp_path / "x.npz", (1, 16, 16)), wanted)
+    assert torch.equal(read(tmp_path / "x.npz", (3, 16, 16)), wanted.expand(2, 3, 16, 16))
+    np.savez(tmp_path / "x.npz", x=np.zeros((2, 3, 14, 14), np.uint8))
+    with pytest.raises(FedmapError, match=r"samples of shape \(3, 14, 14\); the model"):
+        read(tmp_path / "x.npz", (1, 16, 16))
+
+
 @pytest.mark.parametrize("given", [(5, 1, 3, 4), (5, 3, 4), (5, 3, 4, 1)])
 def test_images_of_an_npz_file_may_have_their_channel_first_last_or_not(
     given: tuple[int, ...], tmp_path: Path
@@ -154,12 +192,13 @@ def test_images_of_an_npz_file_may_have_their_channel_first_last_or_not(
     ("text", "sentence"),
     [
         ("1,2\n3,4\n", "its first line should name the columns"),
-        ("a,b\n", "its first line should name the columns"),
-        ("", "its first line should name the columns"),
-        ("a,b\n1,2\n3\n", "row 2 has 1 values, the head 2"),
-        ("a,b\n1,red\n", "row 1 has 'red' in column 'b'; only numbers"),
+        ("a,b\n", "there is no row below its header"),
+        ("", "there is no row below its header"),
+        ("a,b\n1,2\n3\n", "row 3 has 1 values, but there are 2 columns"),
+        ("a,b\n1,red\n", "row 2 has 'red' in column 'b'; only numbers"),
         ("a,b,c\n1,2,3\n", r"samples of shape \(3,\); the model takes \(2,\)"),
-        ("a,b\n1,2\n1,nan\n", "row 2 has a value that is not finite"),
+        ("a,b\n1,2\n1,nan\n", "row 3 has no value in column b"),
+        ("a,b\n1,2\n1,1e39\n", "row 2 has a value that is not finite"),
     ],
 )
 def test_a_csv_file_that_does_not_fit_is_refused(text: str, sentence: str, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class MethodOptions:
 
     method: Annotated[
         str | None,
-        option("--method", "The method, see [b]fedmap methods[/b], or FILE.py:CLASS (map).", WHAT),
+        option("--method", "The method, see fedmap methods, or FILE.py:CLASS (map).", WHAT),
     ] = None
     params: Annotated[
         list[str] | None,
@@ -198,7 +198,7 @@ class NetOption:
 
     net: Annotated[
         str | None,
-        option("--net", "The network, see [b]fedmap nets[/b], or FILE.py:CLASS.", WHAT),
+        option("--net", "The network, see fedmap nets, or FILE.py:CLASS.", WHAT),
     ] = None
 
 
@@ -209,7 +209,7 @@ class ClientOptions:
         str | None,
         option(
             "--data",
-            "The dataset, see [b]fedmap datasets[/b]; own data as FORMAT:PATH, or FILE.py:NAME "
+            "The dataset, see fedmap datasets; own data as FORMAT:PATH, or FILE.py:NAME "
             "(fashion-mini).",
             CLIENTS,
         ),
@@ -256,7 +256,7 @@ class ClientOptions:
         str | None,
         option(
             "--partition",
-            "How samples are divided among the clients, see [b]fedmap partitions[/b], or "
+            "How samples are divided among the clients, see fedmap partitions, or "
             "FILE.py:NAME (natural where the data has owners, else incomplete).",
             CLIENTS,
         ),

@@ -22,6 +22,7 @@ from fedmap.experiment.progress import Seconds, Watch
 from fedmap.experiment.runs import RunWork
 from fedmap.report.table import as_json, rows
 from fedmap.signals import Stopped
+from fedmap.simulate.folder import resume_command
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.run import Run
 from fedmap.simulate.same import difference
@@ -92,7 +93,7 @@ def one_run(
     work = RunWork(settings, settings.label, federation)
     seconds = Seconds(1.0) if quiet or json else foreseen({"": [work]}, [work])[id(work)]
     with (
-        stoppable(folder, f"fedmap resume {folder}"),
+        stoppable(folder, resume_command(folder)),
         show.Display(quiet or json).shown() as display,
     ):
         on_step = Watch([(work, seconds)], display).of(work)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedmap.cli.options import DataDir
-from fedmap.cli.parsing import printable
+from fedmap.cli.parsing import listed, printable
 
 if TYPE_CHECKING:
     from fedmap.report.table import Table
@@ -132,6 +132,13 @@ def adapt(
     ],
     out: Annotated[Path, option("--out", "-o", help="The folder for the newcomer's model.")],
     data_dir: DataDir = None,
+    label: Annotated[
+        str | None, option("--label", help="Column of the labels in a table (the run's).")
+    ] = None,
+    categories: Annotated[
+        str | None,
+        option("--categories", help="Columns of text, with commas, in a table (the run's)."),
+    ] = None,
     method: Method = None,
     net: Net = None,
     trust: Trust = False,
@@ -145,7 +152,10 @@ def adapt(
     from fedmap.use.adapt import adapt
 
     place = Path(data_dir) if data_dir else None
-    found = adapt(run, data, out, place, method=method, net=net, trust=trust)
+    reader: dict[str, Any] = {} if label is None else {"label_column": label}
+    if categories is not None:
+        reader["categories"] = listed(categories, "--categories")
+    found = adapt(run, data, out, place, method=method, net=net, trust=trust, **reader)
     print(
         f"on the newcomer's own {found.test_samples} test samples: "
         f"global model {percent([found.global_accuracy])} %, "

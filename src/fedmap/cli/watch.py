@@ -160,7 +160,7 @@ def followed(
         show(picture(found, console.width))
         ended = all(look.over for look in found)
         if ended or once:
-            return 0 if all(look.state != "diverged" for look in found) else 1
+            return int(any(look.state in ("stopped", "diverged") for look in found))
         moving = any(look.state in ("running", "unknown") for look in found)
         nothing_yet = all(look.state == "waiting" for look in found)
         if moving or nothing_yet:

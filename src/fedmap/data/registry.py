@@ -84,7 +84,11 @@ def register_format(name: str, line: str, defaults: Defaults = OWN) -> Callable[
             elif "size" in usual:
                 height, width = dataset.shape[1:]
                 used["size"] = height if height == width else (height, width)
-            origin = {option: value for option, value in used.items() if value is not None}
+            origin = {
+                option: tuple(value) if isinstance(value, list) else value
+                for option, value in used.items()
+                if value is not None
+            }
             return replace(dataset, origin=origin)
 
         FORMATS.add(name)(Format(name, line, read, defaults))

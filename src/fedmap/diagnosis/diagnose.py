@@ -172,7 +172,7 @@ def flags(settings: dict[str, Any]) -> list[str]:
         value, flag = settings.get(name), f"--{FLAGS.get(name, name.replace('_', '-'))}"
         if isinstance(value, dict):
             found += [word for item in value.items() for word in (flag, "{}={}".format(*item))]
-        elif isinstance(value, Sequence) and not isinstance(value, str):
+        elif isinstance(value, Sequence) and not isinstance(value, str) and value:
             found += [flag, ",".join(map(str, value))]
         elif isinstance(value, (str, int, float)):
             found += [flag, str(value)]

@@ -50,7 +50,7 @@ def text(value: Any) -> str:
 def _chosen(settings: Settings) -> Iterator[tuple[str, Any]]:
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        unsaid = value is None or (name not in ALWAYS and value == field.default)
+        unsaid = value is None or value == () or (name not in ALWAYS and value == field.default)
         number = name not in NO_NUMBERS or name == "data_dir"
         drawn_alike = name == "partition_seed" and value == settings.seed
         if number and name not in APART and not unsaid and not drawn_alike:

@@ -7,6 +7,7 @@ server state: it takes over where something of the last one is damaged."""
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import zlib
@@ -26,6 +27,11 @@ Record = dict[str, Any]  # what is known of one round
 TRACK = "track"  # what trackers write; it is no part of the run
 # What may lie in a folder before its run.toml: a start that was killed, a federation's list.
 BEFORE = {"checkpoint", "run.toml.part", "sites.json", TRACK}
+
+
+def resume_command(path: Path) -> str:
+    """What a person types to go on with the run in a folder."""
+    return f"fedmap resume {shlex.quote(str(path))}"
 
 
 def write_atomically(path: Path, content: bytes, lasting: bool = True, mode: int = 0o666) -> None:
@@ -79,7 +85,7 @@ class RunFolder:
             raise FedmapError(f"{path} is not a run folder: it has no run.toml")
         if not folder.done:
             raise FedmapError(
-                f"the run in {path} is not finished; go on with: fedmap resume {path}"
+                f"the run in {path} is not finished; go on with: {resume_command(path)}"
             )
         for name in ("run.toml", "rounds.jsonl", "final.json"):
             folder.intact(name)
@@ -122,8 +128,8 @@ class RunFolder:
         if not self.begun:
             return "the folder was removed while the run went on, and nothing of it is kept"
         if not (self._commit.exists() or self._before.exists()):
-            return f"no whole round is kept, begin again with: fedmap resume {self.path}"
-        return f"whole rounds are kept, go on with: fedmap resume {self.path}"
+            return f"no whole round is kept, begin again with: {resume_command(self.path)}"
+        return f"whole rounds are kept, go on with: {resume_command(self.path)}"
 
     def tidy(self, keep_states: bool) -> None:
         """Remove the checkpoint of a finished run whose process was killed before it could."""

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from fedmap.errors import FedmapError
 from fedmap.own_code import short_name
 from fedmap.simulate.choose import best_round
-from fedmap.simulate.folder import Record, RunFolder
+from fedmap.simulate.folder import Record, RunFolder, resume_command
 from fedmap.simulate.lock import held
 from fedmap.simulate.settings import described
 
@@ -67,7 +67,7 @@ class Look:
     def sentence(self) -> str:
         """What a person should know or do; nothing while all goes well."""
         if self.state == "stopped":
-            return f"stopped; go on with: fedmap resume {self.path}"
+            return f"stopped; go on with: {resume_command(self.path)}"
         if self.state in ("diverged", "pruned"):
             return f"{self.state}: {(self.path / self.state).read_text().strip()}"
         if self.state == "unknown":

@@ -21,7 +21,7 @@ from fedmap.simulate.callbacks import Callback, Start, Told
 from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.engines.spawn import refuse_within_a_start
-from fedmap.simulate.folder import Record, RunFolder, write_atomically
+from fedmap.simulate.folder import Record, RunFolder, resume_command, write_atomically
 from fedmap.simulate.privacy import epsilon, require_accountant
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import (
@@ -140,9 +140,10 @@ class Run:
             elif not resume:
                 raise FedmapError(
                     f"{folder.path} holds a run that is not finished; "
-                    f"go on with: fedmap resume {folder.path}"
+                    f"go on with: {resume_command(folder.path)}"
                 )
             refuse_another_machine(folder, anyway)
+        _ = self.setup.initial  # a net that does not fit the samples leaves no folder behind
         with folder.locked(self.settings.keep_states):
             try:
                 if folder.done:

@@ -11,7 +11,7 @@ import torch
 from fedmap import own_code
 from fedmap.errors import FedmapError
 from fedmap.federation import AnyFederation
-from fedmap.simulate.folder import RunFolder
+from fedmap.simulate.folder import RunFolder, resume_command
 from fedmap.simulate.settings import (
     NO_NUMBERS,
     Settings,
@@ -85,8 +85,8 @@ def refuse_another_machine(folder: RunFolder, anyway: bool) -> None:
     if changes and not anyway:
         raise FedmapError(
             f"the run in {folder.path} would not give the numbers of one that was never "
-            f"stopped: {', '.join(changes)}; go on all the same with: fedmap resume "
-            f"{folder.path} --anyway (anyway=True in Python)"
+            f"stopped: {', '.join(changes)}; go on all the same with: "
+            f"{resume_command(folder.path)} --anyway (anyway=True in Python)"
         )
     if changes:
         folder.tell(f"the run goes on although {', '.join(changes)}")

@@ -1,13 +1,18 @@
 """A personal model for a client that never took part: the final download of a run, personalized by
 the method's own rule on the newcomer's samples, which stay where they are."""
 
+import inspect
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from torch import Tensor
 
 from fedmap import kernels, own_code, values
 from fedmap.data import load
 from fedmap.data.dataset import Dataset
+from fedmap.data.registry import FORMATS
 from fedmap.errors import FedmapError
 from fedmap.federation import ClientData
 from fedmap.flower.sites import Sites
@@ -44,10 +49,12 @@ def adapt(
     method: str | type[AnyMethod] | None = None,
     net: AnyNet | None = None,
     trust: bool = False,
+    **reader: Any,
 ) -> Adapted:
     """Make a newcomer's personal model from a finished run. What is drawn comes from the run's seed
     and the number after the last client's. `method` and `net` are the run's own, where they are
-    the user's; with `trust`, the files that the run names are run."""
+    the user's; with `trust`, the files that the run names are run. A table is read as the run's
+    were, where `reader` (`label_column`, `categories`) does not say otherwise."""
     folder = RunFolder.finished(run)
     kept = folder.path / "server.safetensors"
     if not kept.exists():
@@ -57,7 +64,9 @@ def adapt(
         )
     folder.intact(kept.name)
     settings = _settings(folder, {"method": method, "net": net}, trust)
-    setup, number = _setup(folder, settings, Notes.read(kept), load(data, data_dir))
+    notes = Notes.read(kept)
+    dataset = load(data, data_dir, **reading(data, settings) | reader)
+    setup, number = _setup(folder, settings, notes, with_features(dataset, notes.features))
     state, round = values.load(kept), setup.settings.rounds + 1
     own, model = setup.federation.client(number), setup.method.global_model(state)
     with setup.in_force():
@@ -91,6 +100,34 @@ def _settings(folder: RunFolder, given: dict[str, Any], trust: bool) -> Settings
     needed = {name: found.get(name) for name in given}
     own_code.require_named(file, needed, named.values(), trust)
     return Settings.of(found)
+
+
+def reading(data: str, settings: Settings) -> dict[str, Any]:
+    """How the run's own tables were read, as far as the newcomer's format takes it."""
+    kind = data.partition(":")[0]
+    known = inspect.signature(FORMATS[kind].load).parameters if kind in FORMATS else {}
+    found = {name: getattr(settings, name) for name in ("label_column", "categories")}
+    return {name: value for name, value in found.items() if value and name in known}
+
+
+def with_features(dataset: Dataset, features: tuple[str, ...]) -> Dataset:
+    """With the features in the model's order. A value of a column of categories that the newcomer
+    never has, as `color=red`, is a feature of zeros."""
+    there = {name: place for place, name in enumerate(dataset.features)}
+    columns = {name.partition("=")[0] for name in there if "=" in name}
+    known = all(name in there or name.partition("=")[0] in columns for name in features)
+    if not there or not known or not there.keys() <= set(features):
+        return dataset  # what differs is named when it is compared with the model's
+
+    def ordered(x: Tensor) -> Tensor:
+        wide = x.new_zeros(len(x), len(features))
+        for place, name in enumerate(features):
+            if name in there:
+                wide[:, place] = x[:, there[name]]
+        return wide
+
+    x, test_x = ordered(dataset.train_x), ordered(dataset.test_x)
+    return replace(dataset, train_x=x, test_x=test_x, features=features)
 
 
 def _setup(

@@ -1,12 +1,12 @@
 """Which file is meant: the global model of a run, a client's by name or number, or a file as it
 is."""
 
-import re
 from pathlib import Path
 
 from fedmap.errors import FedmapError
 from fedmap.registry import nearest
 from fedmap.simulate.folder import RunFolder
+from fedmap.simulate.result import personal_files
 from fedmap.simulate.settings import read_federation
 
 MOST_NAMES = 20  # that a sentence lists
@@ -39,31 +39,24 @@ def client_names(folder: Path) -> list[str]:
 
 
 def _of_client(folder: Path, client: str) -> Path:
-    """A client's file is called after its name or its number; a name goes first."""
-    names, stems = client_names(folder), [client]
-    if client not in names and client.isdecimal():
-        number = int(client)
-        stems = [f"{number:05d}", *names[number : number + 1]]
-    elif client in names:
-        stems.append(f"{names.index(client):05d}")
-    stems = [*stems, *map(_as_a_file_name, stems)]
-    files = {file.stem: file for file in (folder / "personal").glob("*.safetensors")}
-    for stem in stems:
-        if stem in files:
-            return files[stem]
+    """A client's file, by its name or else its number."""
+    names, files = client_names(folder), _files(folder)
+    number = int(client) if client.isdecimal() else len(files)
+    number = names.index(client) if client in names else number
+    if number < len(files) and files[number].exists():
+        return files[number]
     raise FedmapError(f"the run in {folder} has no client {client!r}; {_choice(folder, client)}")
 
 
 def client_of(folder: Path, file: Path) -> int:
     """The number of the client whose personal model a file of a run has."""
-    for number, name in enumerate(client_names(folder)):
-        if file.stem in (name, _as_a_file_name(name)):
-            return number
-    return int(file.stem)
+    return [one.name for one in _files(folder)].index(file.name)
 
 
-def _as_a_file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]", "_", name)
+def _files(folder: Path) -> list[Path]:
+    """Where every client's personal model is, or would be, in the order of the clients."""
+    count = len(RunFolder(folder).final()["personal_accuracy_per_client"])
+    return [folder / name for name in personal_files(client_names(folder), count)]
 
 
 def _choice(folder: Path, client: str = "") -> str:

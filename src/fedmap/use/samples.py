@@ -1,7 +1,6 @@
 """What a model is asked about: images of any size, or rows of .npz and .csv files, as raw samples
 of the model's shape."""
 
-import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from fedmap.data.files import images
-from fedmap.data.own.arrays import natural
+from fedmap.data.own.arrays import natural, resize
+from fedmap.data.own.csv_files import Table, as_numbers, read_table
 from fedmap.data.own.npz import read_arrays
 from fedmap.errors import FedmapError
 from fedmap.use.model import BATCH, Notes
@@ -90,8 +90,10 @@ def _rows(path: Path, notes: Notes) -> Batch:
         raise FedmapError(f"{path}: samples of type {array.dtype}; numbers are allowed")
     if array.ndim == 3 and notes.shape[0] == 1:
         array = array[:, None]  # gray images without their channel
-    elif array.ndim == 4 and array.shape[1:] != notes.shape:
+    elif array.ndim == 4 and array.shape[1:] != notes.shape and array.shape[3] in (1, 3):
         array = array.transpose(0, 3, 1, 2)  # channels last
+    if notes.pixels and array.ndim == 4 and array.dtype == np.uint8:
+        array = _as_trained(array, notes)
     if array.shape[1:] != notes.shape:
         raise FedmapError(
             f"{path}: samples of shape {array.shape[1:]}; the model takes {notes.shape}"
@@ -105,61 +107,60 @@ def _rows(path: Path, notes: Notes) -> Batch:
     return Batch([f"{path} row {row + 1}" for row in range(len(samples))], samples)
 
 
+def _as_trained(pixels: npt.NDArray[np.uint8], notes: Notes) -> npt.NDArray[np.uint8]:
+    """Images with the channels and in the size of the model; those that have other channels stay
+    as they are."""
+    channels, height, width = notes.shape
+    if pixels.shape[1] not in (1, channels):
+        return pixels
+    wide = torch.from_numpy(np.repeat(pixels, channels // pixels.shape[1], 1))
+    return (
+        wide.numpy() if wide.shape[2:] == (height, width) else resize(wide, (height, width)).numpy()
+    )
+
+
 def _numbers(path: Path, features: Sequence[str]) -> npt.NDArray[Any]:
-    """The lines of a .csv file under its head. Where the model knows its features by name, columns
-    are found by their names, and others may stand beside them; else all columns count, in their
-    order."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            head, *lines = [line for line in csv.reader(file) if line] or [[]]
-    except (UnicodeDecodeError, csv.Error) as wrong:
-        raise FedmapError(f"{path}: not a .csv file ({wrong})") from None
-    if not lines or all(_number(cell) is not None for cell in head):
+    """The rows of a .csv file. Where the model knows its features by name, columns are found by
+    their names, and others may stand beside them; else all columns count, in their order."""
+    table = read_table(path)
+    if as_numbers(table.names) is not None:
         raise FedmapError(f"{path}: its first line should name the columns, with samples below it")
-    for number, line in enumerate(lines, 1):
-        if len(line) != len(head):
-            raise FedmapError(f"{path}: row {number} has {len(line)} values, the head {len(head)}")
-    named = any(_column(feature, head) is not None for feature in features)
-    if named:
-        columns = [_by_name(path, feature, head, lines) for feature in features]
+    if any(_column(feature, table) is not None for feature in features):
+        columns = [_by_name(feature, table) for feature in features]
     else:
-        columns = [_cells(path, place, head, lines) for place in range(len(head))]
+        columns = [_cells(name, table) for name in table.names]
     return np.array(columns, np.float64).T
 
 
-def _column(feature: str, head: list[str]) -> str | None:
+def _column(feature: str, table: Table) -> str | None:
     """The column of a feature: one of its name, or of a feature `color=red` the column `color`."""
     name = feature.partition("=")[0]
-    return feature if feature in head else name if name in head else None
+    return feature if feature in table.names else name if name in table.names else None
 
 
-def _by_name(path: Path, feature: str, head: list[str], lines: list[list[str]]) -> list[float]:
+def _by_name(feature: str, table: Table) -> npt.NDArray[np.float64]:
     """The values of one of the model's features."""
-    column = _column(feature, head)
+    column = _column(feature, table)
     if column is None:
-        raise FedmapError(f"{path}: there is no column {feature!r}, which the model was trained on")
+        raise FedmapError(
+            f"{table.path}: there is no column {feature!r}, which the model was trained on"
+        )
     if column == feature:
-        return _cells(path, head.index(column), head, lines)
-    value, place = feature.partition("=")[2], head.index(column)
-    return [float(line[place] == value) for line in lines]
+        return _cells(column, table)
+    value = feature.partition("=")[2]
+    return np.array([cell == value for cell in table.column(column)], np.float64)
 
 
-def _cells(path: Path, place: int, head: list[str], lines: list[list[str]]) -> list[float]:
+def _cells(name: str, table: Table) -> npt.NDArray[np.float64]:
     """The numbers of a column."""
-    values = []
-    for number, line in enumerate(lines, 1):
-        value = _number(line[place])
-        if value is None:
-            raise FedmapError(
-                f"{path}: row {number} has {line[place]!r} in column {head[place]!r}; only "
-                "numbers, in the columns that the model was trained on, are allowed"
-            )
-        values.append(value)
-    return values
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    cells = table.column(name)
+    values = as_numbers(cells)
+    if values is not None:
+        return values
+    row, cell = next(
+        pair for pair in zip(table.rows, cells, strict=True) if as_numbers(pair[1:]) is None
+    )
+    raise FedmapError(
+        f"{table.path}: row {row} has {cell!r} in column {name!r}; only numbers, in the columns "
+        "that the model was trained on, are allowed"
+    )

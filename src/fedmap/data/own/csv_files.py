@@ -2,6 +2,7 @@
 all rows, in which a column may name the client. A spreadsheet's row 1 is the header."""
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from fedmap.errors import FedmapError
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}  # in lower case
 SEPARATORS = ",;\t"
+NAME = re.compile(r"[+-]?0\d")  # a number with a zero before it
 Column = tuple[str, ...]
 
 
@@ -130,10 +132,12 @@ def read_table(path: Path) -> Table:
 
 
 def labels(tables: list[Table], name: str) -> list[Any]:
-    """Each table's labels: numbers where all of all tables are, else text."""
+    """Each table's labels: numbers where all of all tables are, else text. 007 is a name, which 7
+    is not."""
     cells = [table.column(name) for table in tables]
     numbers = [as_numbers(column) for column in cells]
-    if any(column is None for column in numbers):
+    names = any(NAME.match(cell) for column in cells for cell in column)
+    if names or any(column is None for column in numbers):
         return [np.array(column) for column in cells]
     return numbers
 

@@ -102,8 +102,10 @@ def samples(
     for name in names:
         if name not in categories:
             features.append(name)
-            for table, own in zip(tables, columns, strict=True):
-                own.append(table.numbers(name))
+            numbers = [table.numbers(name) for table in tables]
+            _refuse_too_alike(tables[0].path, name, np.concatenate(numbers))
+            for own, values_of_one in zip(columns, numbers, strict=True):
+                own.append(values_of_one)
             continue
         cells = [np.array(table.column(name)) for table in tables]
         values = sorted({value for column in cells for value in column.tolist()}, key=natural)
@@ -116,6 +118,18 @@ def samples(
         for column, own in zip(cells, columns, strict=True):
             own += [column == value for value in values]
     return tuple(features), [np.stack(own, 1).astype(np.float64) for own in columns]
+
+
+def _refuse_too_alike(path: Path, name: str, values: npt.NDArray[Any]) -> None:
+    """Samples are 32-bit floats, to which numbers that differ little beside their size are one."""
+    largest = float(np.abs(values).max())
+    deviation = float(values.std(dtype=np.float64))
+    if 0 < deviation < 10 * float(np.spacing(np.float32(largest))):
+        raise FedmapError(
+            f"{path}: the values of column {name} differ by {deviation:.2g} and are as large as "
+            f"{largest:.2g}, which 32-bit numbers cannot tell apart: subtract the smallest one, or "
+            "use another unit"
+        )
 
 
 def combine_tables(

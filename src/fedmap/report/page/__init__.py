@@ -29,6 +29,8 @@ def write_report(
 
 def write_page(contents: Contents, path: Path) -> Path:
     """The page and its tables; the path."""
+    if not path.name:  # . and / and nothing at all
+        raise FedmapError(f"cannot write the report {path}: it is a folder")
     text = page(contents)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -112,6 +112,17 @@ def test_columns_may_be_divided_as_spreadsheets_do(tmp_path: Path, separator: st
     assert data.classes == ("no", "yes")
 
 
+def test_a_comma_is_a_decimal_one_where_semicolons_divide_the_columns(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.csv", "a;b;c;y", "0,5;-1,25 ;1,5 m;no", "7;2;a,b;yes")
+    data = read_csv(file, categories=["c"])
+    assert data.features == ("a", "b", "c=1,5 m", "c=a,b")
+    assert data.train_x[:, :2].tolist() == [[0.5, -1.25], [7, 2]]
+    with pytest.raises(FedmapError, match=r"such as '1\.000,5' in row 2"):
+        read_csv(write(file, "a;y", "1.000,5;no"))
+    with pytest.raises(FedmapError, match="such as '1,5' in row 2"):
+        read_csv(write(file, "a\ty", "1,5\tno"))
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "says"),
     [
@@ -121,8 +132,8 @@ def test_columns_may_be_divided_as_spreadsheets_do(tmp_path: Path, separator: st
         (["a,y", "1,"], {}, "row 2 has no value in column y"),
         (["a,c,y", "1,,0"], {"categories": ["c"]}, "row 2 has no value in column c"),
         (["a,y", "1"], {}, "row 2 has 1 values, but there are 2 columns"),
-        (["a,a,y", "1,2,3"], {}, "row 1 must have a different name for each column"),
-        (["a,,y", "1,2,3"], {}, "row 1 must have a different name for each column"),
+        (["a,a,y", "1,2,3"], {}, "row 1 has the column a twice; each needs its own name"),
+        (["a,,y", "1,2,3"], {}, "row 1 has no name for column 2; .*index=False"),
         (["a,y"], {}, "there is no row below its header"),
         ([""], {}, "there is no row below its header"),
         (["a,b", "1,2"], {}, "there is no column 'y'; there are: a, b; choose with --label"),

@@ -28,6 +28,7 @@ from fedmap.errors import FedmapError
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}  # in lower case
 SEPARATORS = ",;\t"
 NAME = re.compile(r"[+-]?0\d")  # a number with a zero before it
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 Column = tuple[str, ...]
 
 
@@ -104,7 +105,8 @@ def read_csv(
 
 
 def read_table(path: Path) -> Table:
-    """The cells of a file with a header; the columns are divided by commas, semicolons or tabs."""
+    """The cells of a file with a header; the columns are divided by commas, semicolons or tabs.
+    Where semicolons divide them, as a spreadsheet does where people write 0,5, so does the file."""
     require_regular(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -118,8 +120,14 @@ def read_table(path: Path) -> Table:
     except (UnicodeDecodeError, csv.Error) as error:
         raise FedmapError(f"{path}: not a .csv file in UTF-8 ({error})") from error
     header = [name.strip() for name in lines[0][1]] if lines else []
-    if len(set(header)) < len(header) or "" in header:
-        raise FedmapError(f"{path}: row 1 must have a different name for each column")
+    if "" in header:
+        raise FedmapError(
+            f"{path}: row 1 has no name for column {header.index('') + 1}; write one or remove the "
+            "column (pandas writes row numbers there: to_csv(..., index=False) leaves them out)"
+        )
+    twice = [name for place, name in enumerate(header) if name in header[:place]]
+    if twice:
+        raise FedmapError(f"{path}: row 1 has the column {twice[0]} twice; each needs its own name")
     if len(lines) < 2:
         raise FedmapError(f"{path}: there is no row below its header")
     for number, row in lines:
@@ -128,7 +136,14 @@ def read_table(path: Path) -> Table:
                 f"{path}: row {number} has {len(row)} values, but there are {len(header)} columns"
             )
     columns = dict(zip(header, zip(*(row for _, row in lines[1:]), strict=True), strict=True))
+    if separator == ";":
+        columns = {name: tuple(map(_with_point, cells)) for name, cells in columns.items()}
     return Table(path, columns, [number for number, _ in lines[1:]])
+
+
+def _with_point(cell: str) -> str:
+    """A number's decimal comma as a point."""
+    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell
 
 
 def labels(tables: list[Table], name: str) -> list[Any]:

@@ -113,9 +113,9 @@ def test_a_difference_has_the_errors_of_both() -> None:
     found = Estimate(5.0, 0.3, 3).minus(Estimate(2.0, 0.4, 3))
     assert (found.mean, found.number) == (3.0, 5)
     assert found.error == pytest.approx(0.5)
-    single = Estimate(6.0, None, 1).minus(Estimate(3.25, None, 1))
-    assert single == Estimate(2.75, None, 1)
-    assert single.above  # between single runs 2.5 points count
+    single = Estimate(6.0, None, 1).minus(Estimate(2.25, None, 1))
+    assert single == Estimate(3.75, None, 1)
+    assert single.above  # between single runs 3.5 points count
 
 
 def test_two_columns_of_three_seeds_need_as_many_errors_as_five_values() -> None:
@@ -132,11 +132,11 @@ def test_two_columns_of_three_seeds_need_as_many_errors_as_five_values() -> None
         (-3.0, 1.0, False),
         (0.1, 0.0, True),
         (0.0, 0.0, False),
-        (2.6, None, True),
-        (2.5, None, False),
+        (3.6, None, True),
+        (3.5, None, False),
     ],
 )
-def test_above_is_two_errors_of_many_values_or_2_and_a_half_points_of_a_single_run(
+def test_above_is_two_errors_of_many_values_or_3_and_a_half_points_of_a_single_run(
     mean: float, error: float | None, above: bool
 ) -> None:
     assert Estimate(mean, error).above is above

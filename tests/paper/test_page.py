@@ -99,8 +99,8 @@ def test_a_verdict_of_the_small_scale_says_so(run_row: RunRow) -> None:
     def line(tables: Tables) -> str:
         return next(line for line in overview(tables).splitlines() if ABOVE in line)
 
-    number = "+1.00 ± 0.00 global and +1.00 ± 0.00 personal, 1 of 8 columns, "
-    number += "2 of 2 gains by more than chance"
+    number = "global +1.00 ± 0.00, personal +1.00 ± 0.00, 1 of 8 columns, "
+    number += "2 of 2 gains by more than chance, 2 by seeds alone"
     rows, begun = three(run_row), two(run_row)
     assert f" | {number} (small scale) | " in line({("table-1-2", "small"): rows})
     both: Tables = {("table-1-2", "paper"): begun, ("table-1-2", "small"): rows}
@@ -114,8 +114,8 @@ def test_a_verdict_of_the_small_scale_says_so(run_row: RunRow) -> None:
 def test_a_line_has_the_verdict_and_one_number_with_its_error(run_row: RunRow) -> None:
     names = ("table-1-2", "joint", "readings")
     text = overview({(name, "paper"): three(run_row) for name in names})
-    number = "+1.00 ± 0.00 global and +1.00 ± 0.00 personal, 1 of 8 columns, "
-    number += "2 of 2 gains by more than chance"
+    number = "global +1.00 ± 0.00, personal +1.00 ± 0.00, 1 of 8 columns, "
+    number += "2 of 2 gains by more than chance, 2 by seeds alone"
     link = "[table-1-2](reproduction/table-1-2.md)"
     assert f"| {ABOVE} | **holds, so far** | {number} | {link} |" in text
     assert "| No other method is above MAP in both | **not tested** |" in text
@@ -266,7 +266,8 @@ def test_the_pages_have_claims_commands_findings_tables_and_pictures(
         "*When it holds:* MAP with its default setting is above FedAvg in both accuracies in every"
     )
     assert f"## {ABOVE}: holds, so far\n\n{rule}" in text
-    assert f"column.\n\n- {MLP} +1.00 ± 0.00 global" in text
+    own = wrapped(f"*In the paper's own numbers* {STUDIES['table-1-2'].claims()[0].printed}")
+    assert f"of these.\n\n{own}\n\n- {MLP} +1.00 ± 0.00 global" in text
     assert "personal.\n\nBy little.\n\n## " in text
     assert "## Runs at the scale `paper`\n\nAt the paper's scale. Seeds 0, 1, 2; no limit" in text
     assert "```\nfedmap study table-1-2 --scale paper\n```" in text

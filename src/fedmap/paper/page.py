@@ -34,13 +34,13 @@ a round, E their epochs. All methods have their defaults unless a group of param
 
 RULES = """## How a verdict is made
 
-- Personal accuracy is compared client by client, over all clients after the last round: mean
-  difference ± standard error. Global accuracy: mean of the last ten rounds, over seeds.
+- Personal accuracy: difference client by client after the last round, mean ± standard error.
+  Global: mean of the last ten rounds, over seeds. Of several columns: the least and the most.
 - A difference counts from two standard errors on over hundreds of clients, from 4.3 on over three
-  seeds (Student's t, one time in twenty by chance), and from 2.5 points on between single runs,
-  twice what MAP's gain differs from seed to seed on the leaderboard's CIFAR-10. Clients of one seed
-  share a model: for other federations see the gains seed by seed in tables 1 and 2.
-- Each page says when its claim holds, and when in part. Columns count alike.
+  seeds (Student's t, one time in twenty by chance), from 3.5 points on between single runs: twice
+  what half of all methods' gains differ from seed to seed on the leaderboard's CIFAR-10.
+- Clients of one seed share a model, so their error is too small for other federations: *by seeds
+  alone* is what the error over seeds decides. Each page says when its claim holds, or in part.
 - A verdict needs three seeds, or one where a run takes over an hour; a failed training is named and
   left out. **Not tested**: the runs, the data or the scale here do not allow a verdict.
 - *So far*: some of the methods or columns that the claim is about were not run. *Small scale*: with
@@ -145,6 +145,8 @@ def study_page(
         finding, _ = judge(name, claim, tables)
         parts.append(f"## {claim.text}: {finding.shown_verdict()}")
         parts.append(wrapped(f"*When it holds:* {claim.condition}"))
+        if claim.printed:
+            parts.append(wrapped(f"*In the paper's own numbers* {claim.printed}"))
         parts.append(listed([as_sentence(part) for part in finding.numbers.split("; ")]))
         parts += [reasons[claim.text]] if claim.text in reasons else []
     here = [(scale, rows) for (study_name, scale), rows in tables.items() if study_name == name]
@@ -194,7 +196,7 @@ def gaps(study: Study, rows: list[Row]) -> str:
     told = []
     columns = [name for name in study.columns if all(r["column"] != name for r in rows)]
     if columns:
-        told.append(", ".join(columns))
+        told.append(" · ".join(columns))
     told += [*methods_not_run(study, rows), *study.not_run(rows)]
     return f"Not run: {'; '.join(told)}." if told else ""
 

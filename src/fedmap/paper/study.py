@@ -62,6 +62,7 @@ class Claim(NamedTuple):
     text: str
     # of the text and the rows; what it says of itself is when the claim holds, and when in part
     rule: Callable[[str, list[Row]], Finding]
+    printed: str = ""  # how far the paper's own numbers bear it out
 
     @property
     def condition(self) -> str:

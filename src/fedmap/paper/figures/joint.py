@@ -12,7 +12,8 @@ from fedmap.methods import METHODS
 from fedmap.paper.federated import FEDAVG, difference
 from fedmap.paper.published import PUBLISHED
 from fedmap.paper.study import GOALS, STUDIES, Claim, Report, Row, names_of
-from fedmap.paper.tables.table_1_2 import ORDER, STEADIEST, Tables12, of, seeds_of
+from fedmap.paper.tables.best_group import of, seeds_of
+from fedmap.paper.tables.table_1_2 import ORDER, STEADIEST, Tables12
 from fedmap.report.plots import COLORS, bare, name_points
 
 OURS = ("map", "scamap")

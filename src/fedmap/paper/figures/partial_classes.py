@@ -226,8 +226,8 @@ def more_serious_with_fewer(gap: dict[int, Estimate]) -> Finding:
         f"{few_to_many[-1]} with {max(gap)}"
     )
     statement = (
-        "The paper's 'as the number of targeted classes decreases, the degradation becomes more "
-        "serious' (in part: from the most to the fewest)"
+        "The paper's 'as the number of targeted classes decreases, the performance degradation "
+        "becomes more serious' (in part: from the most to the fewest)"
     )
     if len(gap) < 2:
         return Finding(statement, Verdict.NOT_TESTED, numbers)

@@ -258,8 +258,8 @@ def pushed_early(rows: list[Row]) -> Finding:
         f"{observed[last]:.3g})"
     )
     statement = (
-        "The paper's 'large in the beginning and nearly zero after convergence', taken as a tenth "
-        "left (in part: a half)"
+        "The paper's 'large in the beginning and becomes nearly zero after convergence', taken as "
+        "a tenth left (in part: a half)"
     )
     return Finding(
         statement, Verdict.of(first_largest and max(left) <= NEARLY_ZERO, max(left) <= 0.5), numbers

@@ -90,11 +90,19 @@ def test_a_method_far_below_the_others_is_named_and_not_drawn(run_row: RunRow) -
     assert "FedDyn" in texts
 
 
+def test_a_method_with_less_than_three_seeds_is_hollow(run_row: RunRow) -> None:
+    rows = [run_row("fedavg", (80.0, 90.0), seed=seed) for seed in range(3)]
+    rows += [run_row("map", (81.0, 91.0), seed=seed) for seed in range(2)]
+    marks: list[Any] = list(JOINT.report(rows).figures["joint"].axes[0].collections)
+    filled = [mark.get_facecolor().tolist() == mark.get_edgecolor().tolist() for mark in marks]
+    assert filled == [True, False]
+
+
 def test_our_methods_have_another_mark_and_a_bold_name(run_row: RunRow) -> None:
     rows = [run_row(m, (80.0 + i, 90.0)) for i, m in enumerate(("fedavg", "map", "scamap"))]
     axes = JOINT.report(rows).figures["joint"].axes[0]
     marks: list[Any] = list(axes.collections)
-    colors = [mark.get_facecolor().tolist() for mark in marks]
+    colors = [mark.get_edgecolor().tolist() for mark in marks]
     corners = [len(mark.get_paths()[0].vertices) for mark in marks]
     assert colors[0] != colors[1] == colors[2]
     assert corners[0] > corners[1] == corners[2]  # a circle and two diamonds

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from fedmap.methods import METHODS
 from fedmap.paper.federated import FEDAVG, difference
+from fedmap.paper.finding import SEEDS
 from fedmap.paper.published import PUBLISHED
 from fedmap.paper.study import GOALS, STUDIES, Claim, Report, Row, names_of
 from fedmap.paper.tables.best_group import of, seeds_of
@@ -19,7 +20,7 @@ from fedmap.report.plots import COLORS, bare, name_points
 OURS = ("map", "scamap")
 PLACES = (
     "FedAvg is drawn at its mean over all of its seeds, and each method as far from it as it is "
-    "with the seeds that both have; hollow: fewer seeds than FedAvg."
+    f"with the seeds that both have; hollow: fewer than {SEEDS} seeds."
 )
 Points = dict[str, tuple[float, float]]  # of each method, global and personal accuracy
 
@@ -66,8 +67,7 @@ def figure(rows: list[Row]) -> Figure:
     grid = drawn.subplots(len(columns), 2, squeeze=False)
     for column, (left, right) in zip(columns, grid, strict=True):
         ours = measured(rows, column)
-        usual = seeds_of(rows, FEDAVG, column)
-        few = {m for m in ours if seeds_of(rows, (m, "default"), column) != usual}
+        few = {m for m in ours if len(seeds_of(rows, (m, "default"), column)) < SEEDS}
         scatter(left, ours, f"{column} here: last ten rounds, all clients", few)
         scatter(right, printed(ours, column), f"{column} in the paper, last round")
     return drawn

@@ -298,7 +298,7 @@ def test_a_run_on_own_data_is_repeated_from_its_toml_in_any_folder(
     [
         ("oslo,0,0,a,0\n", "", "the number of samples changed (120 then, 119 now)"),
         ("oslo,0,0,a,0\n", "oslo,9,0,a,0\n", "the values of the samples changed"),
-        ("oslo,0,0,a,0\n", "oslo,0,0,a,1\n", "who holds which samples changed"),
+        ("oslo,0,0,a,0\n", "oslo,0,0,a,1\n", "a label, or who holds which samples, changed"),
         ("oslo,0,0,a,0\n", "oslo,0,0,a,new\n", "the classes changed (new: new)"),
         ("oslo,0,0,a,0\n", "oslo,0,0,c,0\n", "the shape of a sample changed ([4] then, [5] now)"),
     ],

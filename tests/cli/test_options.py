@@ -213,6 +213,9 @@ def test_a_pair_without_a_name_or_a_value_is_refused(text: str) -> None:
 
 
 def test_a_grid_has_a_list_of_values_for_each_name() -> None:
+    for parse in (values, grid_values):
+        with pytest.raises(FedmapError, match=r"-g lr is given twice: 0\.1 and 0\.2"):
+            parse(["lr=0.1", "lr=0.2"], "-g")
     found = grid_values(["alpha=0.1,1", "transfer=kd, l2"], "-g")
     assert found == {"alpha": [0.1, 1], "transfer": ["kd", "l2"]}
 

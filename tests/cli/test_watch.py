@@ -118,6 +118,15 @@ def test_of_a_comparison_each_run_is_shown_by_its_label(compared: Path) -> None:
     assert "map[alpha=0.25,weight=0.0625] #1  done  global" in shown
 
 
+def test_runs_that_were_finished_before_are_done_in_a_longer_comparison(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"data": "synthetic", "clients": 4, "out": tmp_path} | SMALL
+    for seeds in ((0,), (0, 1)):
+        library.compare(["fedavg"], seeds=seeds, **given)
+    console, screen = terminal(200)
+    assert watch(tmp_path, console=console, sleep=never) == 0
+    assert "2 runs: 2 done" in screen.getvalue()
+
+
 def test_nothing_is_cut_at_60_columns(compared: Path) -> None:
     console, screen = terminal(60)
     watch(compared, console=console, sleep=never)

@@ -38,6 +38,18 @@ def test_one_file_is_one_client_and_test_is_the_test_set(tmp_path: Path) -> None
     assert data.shape == (3,)
 
 
+def test_endings_and_the_test_set_may_be_in_capitals(tmp_path: Path) -> None:
+    folder = write(tmp_path, a=(np.zeros((2, 3)), [0, 1]), Test=(np.zeros((1, 3)), [0]))
+    (folder / "b.NPZ").write_bytes((folder / "a.npz").read_bytes())
+    data = read_npz(folder)
+    assert (data.client_names, len(data.train_y), len(data.test_y)) == (("a", "b"), 4, 1)
+    (folder / "a.Npz").write_bytes((folder / "a.npz").read_bytes())
+    with pytest.raises(
+        FedmapError, match=r"a\.(npz|Npz) and a\.(npz|Npz) are of one name; keep one"
+    ):
+        read_npz(folder)
+
+
 def test_images_of_different_sizes_get_the_wanted_size(tmp_path: Path) -> None:
     folder = write(
         tmp_path,

@@ -10,6 +10,7 @@ import pytest
 
 import fedmap
 from fedmap.errors import FedmapError
+from fedmap.experiment import runs as works
 from fedmap.experiment.compare import compared
 from fedmap.experiment.progress import Progress
 from fedmap.methods.central import Central
@@ -59,6 +60,24 @@ def test_compare_shows_progress_of_the_whole_and_skips_what_is_done(tmp_path: Pa
         ("map", 2, "finished before"),
     ]
     assert again.table() == first.table()
+
+
+def test_runs_on_data_that_changed_since_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
+    table, out = tmp_path / "all.csv", tmp_path / "out"
+    lines = [f"{k % 7},{k % 3},{k % 2}" for k in range(60)]
+    table.write_text("\n".join(["a,b,y", *lines]))
+    given = SMALL | {"data": f"csv:{table}", "net": "mlp", "out": out}
+    fedmap.compare(["fedavg"], **given)
+    first = next(out.glob("fedavg-*"))
+    for more, says in ((["0,0,1"], "the number of samples changed"), ([], "a label, or who holds")):
+        table.write_text("\n".join(["a,b,y", *lines[1:], "0,0,1", *more]))
+        works._federation.cache_clear()
+        with pytest.raises(FedmapError, match=f"holds a run on another federation: {says}"):
+            fedmap.compare(["fedavg", "map"], **given)
+    fedmap.compare(["map"], **given | {"out": tmp_path / "new"})
+    second = next((tmp_path / "new").glob("map-*"))
+    with pytest.raises(FedmapError, match=r"the runs are of different data: .*, which changed,"):
+        fedmap.write_report(first, second, out=tmp_path / "page.html")
 
 
 def test_runs_that_patience_ends_count_as_whole(tmp_path: Path) -> None:

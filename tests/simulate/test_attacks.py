@@ -42,6 +42,21 @@ def test_as_many_clients_attack_as_the_share_says_and_the_seed_draws_them() -> N
     assert attackers(0, 0.1, 20) < attackers(0, 0.3, 20)  # more join those that there are
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"attack": "signs"}, "attack is 'signs', but attackers is 0; give both"),
+        ({"attackers": 0.5}, r"attack is 'none', but attackers is 0\.5; give both"),
+        ({"attack": "signs", "attackers": 0.04}, r"attackers is 0\.04, which of 10 clients is nob"),
+    ],
+)
+def test_an_attack_of_nobody_is_refused(
+    given: dict[str, Any], says: str, federation: Federation
+) -> None:
+    with pytest.raises(FedmapError, match=says):
+        setup(federation, **given)
+
+
 def test_flipped_labels_are_mirrored_with_their_counts(federation: Federation) -> None:
     data = federation.client(0)
     flipped = with_flipped_labels(data, 10)

@@ -10,6 +10,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -191,6 +192,14 @@ def test_a_folder_with_another_run_is_refused(federation: Federation, tmp_path: 
     other = Federation.from_arrays([(torch.randn(9, 6), torch.arange(9) % 4) for _ in range(6)])
     other.origin = federation.origin
     with pytest.raises(fedmap.FedmapError, match="holds a run on another federation"):
+        fedmap.run("fedavg", other, out=tmp_path / "run", **SMALL)
+
+
+def test_a_folder_of_a_run_with_other_test_labels_is_refused(tmp_path: Path) -> None:
+    dataset = fedmap.data.synthetic(classes=3, train=60, shape=(6,))
+    fedmap.run("fedavg", fedmap.partition(dataset, 3), out=tmp_path / "run", **SMALL)
+    other = fedmap.partition(replace(dataset, test_y=dataset.test_y.flip(0)), 3)
+    with pytest.raises(fedmap.FedmapError, match="a label of the test set changed"):
         fedmap.run("fedavg", other, out=tmp_path / "run", **SMALL)
 
 

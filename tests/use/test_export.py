@@ -109,7 +109,7 @@ def test_the_global_model_of_a_result_is_exported_as_it_is(
 
 def test_a_safetensors_export_is_read_again(finished: Finished, tmp_path: Path) -> None:
     model = UsableModel.read(finished("fedrod", "lenet").folder / "personal/00002.safetensors")
-    export(model, "safetensors", tmp_path / "mine.safetensors")
+    export(model, None, tmp_path / "mine.safetensors")
     again = UsableModel.read(tmp_path / "mine.safetensors")
     x = torch.arange(400.0).view(1, 1, 20, 20)
     assert again.notes == model.notes
@@ -129,6 +129,10 @@ def test_an_unknown_format_is_refused(finished: Finished, tmp_path: Path) -> Non
     model = UsableModel.read(finished("fedavg", "lenet").folder / "global.safetensors")
     with pytest.raises(FedmapError, match="no format 'onx'; did you mean 'onnx'"):
         export(model, "onx", tmp_path / "model.onnx")
+    with pytest.raises(FedmapError, match=r"m\.foo: the ending says no format; \.onnx, \.pt2, \."):
+        export(model, None, tmp_path / "m.foo")
+    with pytest.raises(FedmapError, match="ending is that of onnx, but the format is torch-ex"):
+        export(model, "torch-export", tmp_path / "model.ONNX")
     with pytest.raises(FedmapError, match=r"cannot write .*model\.pt2: No such file"):
         export(model, "torch-export", tmp_path / "nowhere/model.pt2")
 

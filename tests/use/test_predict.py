@@ -149,7 +149,19 @@ def test_columns_are_found_by_their_names_whatever_stands_beside_them(tmp_path: 
 def test_a_column_that_the_model_needs_and_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("height,site\n1,oslo\n")
     about = notes((2,), False).model_copy(update={"features": ("height", "width")})
-    with pytest.raises(FedmapError, match="there is no column 'width', which the model was"):
+    with pytest.raises(FedmapError, match=r"no column width, which the .* there are: height"):
+        list(read_samples([tmp_path / "rows.csv"], about))
+    # as many columns as the model has features, of which none is known
+    (tmp_path / "rows.csv").write_text("age,site\n1,2\n")
+    with pytest.raises(FedmapError, match="there is no column height, width, which"):
+        list(read_samples([tmp_path / "rows.csv"], about))
+
+
+def test_a_value_that_no_sample_had_in_training_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("color,height\nred,1\n\nRed,2\n")
+    features = ("color=blue", "color=red", "height")
+    about = notes((3,), False).model_copy(update={"features": features})
+    with pytest.raises(FedmapError, match=r"row 4 has 'Red' in column color, .* were: blue, red"):
         list(read_samples([tmp_path / "rows.csv"], about))
 
 

@@ -23,7 +23,7 @@ def values(pairs: list[str], flag: str) -> dict[str, Any]:
     """The values of NAME=VALUE pairs by name."""
     from fedmap.params import value_of  # pydantic, for which `fedmap --help` must not wait
 
-    return {name: value_of(right) for name, right in (pair(text, flag) for text in pairs)}
+    return {name: value_of(right) for name, right in once(pairs, flag).items()}
 
 
 def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any] | str]:
@@ -34,8 +34,18 @@ def grid_values(pairs: list[str], flag: str) -> dict[str, list[Any] | str]:
         name: right
         if ".." in right
         else [value_of(part) for part in listed(right, f"{flag} {name}")]
-        for name, right in (pair(text, flag) for text in pairs)
+        for name, right in once(pairs, flag).items()
     }
+
+
+def once(pairs: list[str], flag: str) -> dict[str, str]:
+    """The right sides of NAME=VALUE pairs by name, each of which may be given once."""
+    found: dict[str, str] = {}
+    for name, right in (pair(text, flag) for text in pairs):
+        if name in found:
+            raise FedmapError(f"{flag} {name} is given twice: {found[name]} and {right}")
+        found[name] = right
+    return found
 
 
 def listed(text: str, flag: str, between: str = ",") -> list[str]:

@@ -74,8 +74,9 @@ def export(
     model: RunOrModel,
     out: Annotated[Path, option("--out", "-o", help="The file to write.")],
     format: Annotated[
-        str, typer.Option("--format", help="onnx, torch-export or safetensors.")
-    ] = "onnx",
+        str | None,
+        option("--format", help="onnx, torch-export or safetensors (what the ending says)."),
+    ] = None,
     client: Client = None,
     of_all: Global = False,
     method: Method = None,
@@ -90,13 +91,13 @@ def export(
     names. A model of a run gets its card beside it. For example: fedmap export runs/mine --client
     oslo -o oslo.onnx"""
     from fedmap.use.card import card
-    from fedmap.use.export import export, signature
+    from fedmap.use.export import export, format_of, signature
     from fedmap.use.files import write
 
     found = usable(model, client, of_all, method, net, trust)
     export(found, format, out)
     print(out)
-    if format != "safetensors":
+    if format_of(out, format) != "safetensors":
         print(signature(found))
     if model.is_dir():
         beside = out.with_name(f"{out.name}.md")

@@ -52,13 +52,24 @@ def unseen(progress: Progress) -> None:
 def carried_out(runs: Runs, out: Path, on_progress: OnProgress | None) -> None:
     """Do all that is not done yet. How long it will take is measured only where somebody looks."""
     work = in_order(runs)
-    begun = any(out.glob("*/run.toml"))  # else it need not be asked of each run
-    before = [run.steps_done(out) if begun else 0 for run in work]
+    begun = any_begun(out)
+    before = [steps_before(run, out) if begun else 0 for run in work]
     left = [run for run, done in zip(work, before, strict=True) if done < run.steps]
     seconds = foreseen(runs, left if on_progress else [])
     known = [(run, seconds[id(run)]) for run in work]
     watch = Watch(known, on_progress or unseen, before=before)
     carry_out(work, out, noted(work, out, watch.of))
+
+
+def any_begun(out: Path) -> bool:
+    """Is there any run? Else it need not be asked of each, whose name needs its federation."""
+    return any(out.glob("*/run.toml"))
+
+
+def steps_before(run: RunWork, out: Path) -> int:
+    """How many of a run's rounds were done before, on the data that is there now."""
+    run.refuse_other_data(out)
+    return run.steps_done(out)
 
 
 def foreseen(runs: Runs, left: Sequence[RunWork]) -> dict[int, Seconds]:
@@ -92,8 +103,14 @@ def noted(
 ) -> Callable[[N], OnStep]:
     """The same function, which also notes in a file what all the work is, and the folder of each
     piece that has begun: `fedmap watch` reads it."""
+    begun = any_begun(out)
     entries: dict[int, dict[str, Any]] = {
-        id(piece): {"label": piece.label, "rounds": piece.steps, "folder": None} for piece in work
+        id(piece): {
+            "label": piece.label,
+            "rounds": piece.steps,
+            "folder": piece.name if begun and (out / piece.name).exists() else None,
+        }
+        for piece in work
     }
 
     def begin(piece: N) -> OnStep:

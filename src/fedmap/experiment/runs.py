@@ -13,6 +13,7 @@ from fedmap.simulate.folder import Record, RunFolder
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import Result
 from fedmap.simulate.run import OnRound, Run
+from fedmap.simulate.same import refuse_another_federation
 from fedmap.simulate.settings import FEDERATION, Settings
 
 
@@ -84,6 +85,12 @@ class RunWork:
     def records(self, root: Path) -> list[Record]:
         """The rounds so far, of a run that need not be finished."""
         return RunFolder(root / self.name).records_so_far()
+
+    def refuse_other_data(self, root: Path) -> None:
+        """Refuse a run that was begun before its data or clients changed."""
+        folder = RunFolder(root / self.name)
+        if folder.description.exists():
+            refuse_another_federation(folder, self.federation)
 
     def steps_done(self, root: Path) -> int:
         """How many of its rounds need not be done any more."""

@@ -194,6 +194,7 @@ class Attempt:
 
     def _one(self, run: RunWork, slot: Slot) -> None:
         mark, on_step = self._out / run.name / "pruned", self._begin(slot)
+        run.refuse_other_data(self._out)
         before = run.records(self._out)
         try:
             for record in before:

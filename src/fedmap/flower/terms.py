@@ -167,9 +167,12 @@ def unfit(offer: Offer, terms: Terms) -> str:
 def check_features(own: tuple[str, ...], common: tuple[str, ...], who: str) -> None:
     """Refuse columns that are not those of the others."""
     if own != common:
-        mine, others = (", ".join(names) or "without names" for names in (own, common))
+        more, less = ([n for n in a if n not in b] for a, b in ((own, common), (common, own)))
+        both = (("has", more), ("lacks", less))
+        told = [f"{what} {', '.join(some)}" for what, some in both if some]
         raise FedmapError(
-            f"{who} has columns {mine}, others {others}; all need the same, in the same order"
+            f"{who} {' and '.join(told) or 'has its columns in another order'}, unlike the others; "
+            "all need the same columns, with the same values in those of text, in the same order"
         )
 
 

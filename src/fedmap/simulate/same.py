@@ -66,12 +66,17 @@ def refuse_another_run(
     changed_code = own_code.changed(read_code(path), settings.code)
     if changed_code:
         raise FedmapError(f"{folder.path} holds a run of other code: {changed_code}")
-    differs = difference(read_federation(path), federation)
+    refuse_another_federation(folder, federation)
+    return more
+
+
+def refuse_another_federation(folder: RunFolder, federation: AnyFederation) -> None:
+    """Refuse a run whose data or clients are others by now."""
+    differs = difference(read_federation(folder.description), federation)
     if differs:
         raise FedmapError(
             f"{folder.path} holds a run on another federation: {differs}; choose another folder"
         )
-    return more
 
 
 def refuse_another_machine(folder: RunFolder, anyway: bool) -> None:
@@ -98,8 +103,9 @@ DIFFERENCES = {
     "classes": "the classes",
     "clients": "the clients",
     "samples": "the number of samples",
-    "fingerprint": "who holds which samples",
+    "fingerprint": "a label, or who holds which samples,",
     "content": "the values of the samples",
+    "test_labels": "a label of the test set",
 }
 
 

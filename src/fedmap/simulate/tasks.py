@@ -65,6 +65,7 @@ class Setup:
         """Refuse what the method cannot do with this federation."""
         method, name = self.method, self.method.name()
         self._check_average()
+        self._check_attack()
         self._check_privacy()
         if method.pooled and self.settings.attack != "none":
             raise FedmapError(
@@ -100,6 +101,19 @@ class Setup:
                 "as it likes; only 'uniform' is allowed"
             )
         self.rule.check(self.clients_per_round)
+
+    def _check_attack(self) -> None:
+        """Refuse an attack of nobody, and attackers who do nothing: the run would look robust."""
+        attack, share, clients = self.settings.attack, self.settings.attackers, len(self.federation)
+        if (attack == "none") != (share == 0):
+            raise FedmapError(
+                f"attack is {attack!r}, but attackers is {share:g}; give both, as in "
+                "attack='signs' and attackers=0.2, or neither"
+            )
+        if share and not attackers(self.settings.seed, share, clients):
+            raise FedmapError(
+                f"attackers is {share:g}, which of {clients} clients is nobody; give a larger share"
+            )
 
     def _check_privacy(self) -> None:
         """Refuse differential privacy where its epsilon would not be true."""

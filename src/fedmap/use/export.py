@@ -22,11 +22,21 @@ INPUT, OUTPUT = "samples", "logits"
 NOTE = "fedmap"  # under this name classes, shape and all else of the note are in the file
 
 
-def export(model: UsableModel, format: str, out: Path) -> None:
-    """Write the model to a file in one of FORMATS."""
-    if format not in FORMATS:
-        raise FedmapError(f"there is no format {format!r}; {nearest(format, FORMATS)}")
-    write(out, FORMATS[format](model))
+def format_of(out: Path, wanted: str | None = None) -> str:
+    """The format that a file's ending says, or the one that is wanted where that is no other."""
+    said = ENDINGS.get(out.suffix.lower())
+    if wanted is not None and wanted not in FORMATS:
+        raise FedmapError(f"there is no format {wanted!r}; {nearest(wanted, FORMATS)}")
+    if wanted and said and wanted != said:
+        raise FedmapError(f"{out}: the ending is that of {said}, but the format is {wanted}")
+    if found := wanted or said:
+        return found
+    raise FedmapError(f"{out}: the ending says no format; {', '.join(ENDINGS)} do, or --format")
+
+
+def export(model: UsableModel, format: str | None, out: Path) -> None:
+    """Write the model to a file, in one of FORMATS or in that of its ending."""
+    write(out, FORMATS[format_of(out, format)](model))
 
 
 def as_onnx(model: UsableModel) -> bytes:
@@ -66,6 +76,9 @@ FORMATS: dict[str, Callable[[UsableModel], bytes]] = {
     "torch-export": as_torch_export,
     "safetensors": as_safetensors,
 }
+
+
+ENDINGS = {".onnx": "onnx", ".pt2": "torch-export", ".safetensors": "safetensors"}
 
 
 def exported_program(model: UsableModel) -> torch.export.ExportedProgram:

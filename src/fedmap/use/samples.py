@@ -125,8 +125,14 @@ def _numbers(path: Path, features: Sequence[str]) -> npt.NDArray[Any]:
     table = read_table(path)
     if as_numbers(table.names) is not None:
         raise FedmapError(f"{path}: its first line should name the columns, with samples below it")
-    if any(_column(feature, table) is not None for feature in features):
-        columns = [_by_name(feature, table) for feature in features]
+    missing = dict.fromkeys(f.partition("=")[0] for f in features if _column(f, table) is None)
+    if missing:
+        raise FedmapError(
+            f"{path}: there is no column {', '.join(missing)}, which the model was trained on; "
+            f"there are: {', '.join(table.names)}"
+        )
+    if features:
+        columns = [_by_name(feature, features, table) for feature in features]
     else:
         columns = [_cells(name, table) for name in table.names]
     return np.array(columns, np.float64).T
@@ -138,17 +144,20 @@ def _column(feature: str, table: Table) -> str | None:
     return feature if feature in table.names else name if name in table.names else None
 
 
-def _by_name(feature: str, table: Table) -> npt.NDArray[np.float64]:
+def _by_name(feature: str, features: Sequence[str], table: Table) -> npt.NDArray[np.float64]:
     """The values of one of the model's features."""
-    column = _column(feature, table)
-    if column is None:
-        raise FedmapError(
-            f"{table.path}: there is no column {feature!r}, which the model was trained on"
-        )
-    if column == feature:
-        return _cells(column, table)
-    value = feature.partition("=")[2]
-    return np.array([cell == value for cell in table.column(column)], np.float64)
+    if feature in table.names:
+        return _cells(feature, table)
+    column, _, value = feature.partition("=")
+    known = [other.partition("=")[2] for other in features if other.startswith(f"{column}=")]
+    cells = table.column(column)
+    for row, cell in zip(table.rows, cells, strict=True):
+        if cell not in known:
+            raise FedmapError(
+                f"{table.path}: row {row} has {cell!r} in column {column}, which no sample had in "
+                f"training; there were: {', '.join(known)}"
+            )
+    return np.array([cell == value for cell in cells], np.float64)
 
 
 def _cells(name: str, table: Table) -> npt.NDArray[np.float64]:

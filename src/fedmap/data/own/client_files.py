@@ -2,6 +2,7 @@
 file named test holds the shared test set."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from fedmap.data.dataset import Dataset
@@ -17,20 +18,33 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
         raise FedmapError(
             f"{folder}: there is no such folder; it should hold one *{suffix} file for each client"
         )
-    files = [path for path in folder.glob(f"*{suffix}") if not path.name.startswith(".")]
-    if not any(path.stem != TEST for path in files):
+    files = [
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() == suffix and not path.name.startswith(".")
+    ]
+    files.sort(key=lambda path: natural(path.stem))
+    if all(is_test(path) for path in files):
         raise FedmapError(f"{folder}: there is no client's *{suffix} file in this folder")
     for file in files:
         require_regular(file)
-    return sorted(files, key=lambda path: natural(path.stem))
+    for file, other in pairwise(sorted(files, key=lambda path: path.stem)):
+        if file.stem == other.stem or (is_test(file) and is_test(other)):
+            raise FedmapError(f"{folder}: {file.name} and {other.name} are of one name; keep one")
+    return files
+
+
+def is_test(path: Path) -> bool:
+    """Whether a file holds the shared test set."""
+    return path.stem.casefold() == TEST
 
 
 def combine_files(
     folder: Path, pairs: dict[Path, Pair], kind: str, size: tuple[int, int] | None
 ) -> Dataset:
     """One Dataset from the samples and labels of each file."""
-    test = next((str(path) for path in pairs if path.stem == TEST), None)
+    test = next((str(path) for path in pairs if is_test(path)), None)
     # until here paths are the clients' names, so that error messages name the file
     by_path = {str(path): pair for path, pair in pairs.items()}
     data = combine(by_path, test, name=f"{kind}:{folder.absolute().name}", size=size)
-    return replace(data, client_names=tuple(path.stem for path in pairs if path.stem != TEST))
+    return replace(data, client_names=tuple(path.stem for path in pairs if not is_test(path)))

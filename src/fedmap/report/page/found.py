@@ -125,15 +125,19 @@ def refuse_different_data(found: Sequence[Found]) -> None:
     first = found[0].result
     for one in (other.result for other in found):
         if data_of(one) != data_of(first):
+            same = data_of(one)[0] == data_of(first)[0]
             raise FedmapError(
                 f"the runs are of different data: {first.settings.data} in {first.folder}, "
-                f"{one.settings.data} in {one.folder}; give runs of one dataset"
+                f"{one.settings.data}{', which changed,' * same} in {one.folder}; give runs of one "
+                "dataset"
             )
 
 
-def data_of(result: Result) -> tuple[str, list[str]]:
+def data_of(result: Result) -> tuple[Any, ...]:
     """What makes accuracies comparable."""
-    return result.settings.data, result.classes
+    marks = read_federation(result.folder / "run.toml")
+    changes = (marks.get(name) for name in ("samples", "content", "test_labels"))
+    return result.settings.data, result.classes, *changes
 
 
 def once(found: Iterable[Found]) -> list[Found]:

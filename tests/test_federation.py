@@ -343,3 +343,8 @@ def test_own_vectors_stay_as_they_are_where_one_says_so() -> None:
 
 def test_synthetic_vectors_are_not_scaled(federation: Federation) -> None:
     assert federation.dataset.mean == ()
+
+
+def test_the_number_of_clients_is_a_whole_one() -> None:
+    with pytest.raises(FedmapError, match="clients is '5'; a whole number is needed"):
+        partition(synthetic(), "5")  # type: ignore[arg-type]

@@ -358,6 +358,8 @@ def partition(
 
     Without `kind`, samples that come with owners stay with them (natural), and others make the
     paper's scene (incomplete)."""
+    if clients is not None and type(clients) is not int:
+        raise FedmapError(f"clients is {clients!r}; a whole number is needed")
     own = None if dataset.owner is None else dataset.owner.numpy()
     if kind is None:
         kind = "incomplete" if own is None else "natural"

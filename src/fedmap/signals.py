@@ -1,6 +1,7 @@
 """What ends a process from outside, as an exception, so that everything is put in order on the way
 out."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,13 @@ class Stopped(BaseException):  # no error, and nothing that handles errors shoul
 
 
 def stop(number: int, frame: FrameType | None) -> NoReturn:
-    """The handler of a signal that ends the process."""
+    """The handler of a signal that ends the process. Libraries that are only half imported do not
+    stand an exception; nothing is begun then that had to be put in order."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"fedmap: stopped\n")
+            os._exit(128 + number)
+        frame = frame.f_back
     raise Stopped(number)
 
 

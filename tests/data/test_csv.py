@@ -153,6 +153,23 @@ def test_a_table_that_cannot_be_used_is_named(
         load(f"csv:{file}", **options)
 
 
+def test_a_column_is_one_thing_only(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.csv", "f,y", "1,0")
+    for more in ({"client_column": "y"}, {"categories": ["y"]}, {"categories": ["f", "f"]}):
+        with pytest.raises(FedmapError, match=r"column [fy] can be only one of label, client, cat"):
+            load(f"csv:{file}", **more)
+
+
+def test_a_path_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    file = write(tmp_path / "sales.csv", "f,y", "1,0")
+    with pytest.raises(FedmapError, match=r"slaes\.csv; did you mean sales\.csv\?"):
+        load(f"csv:{tmp_path / 'slaes.csv'}", client_column="f")
+    with pytest.raises(FedmapError, match=rf"is a path without its format; write csv:{file}"):
+        load(str(file))
+    with pytest.raises(FedmapError, match=rf"takes no --label .* as csv:{file}"):
+        load(str(file), label_column="y")
+
+
 def test_a_column_of_text_is_refused_with_the_flag_that_takes_it(tmp_path: Path) -> None:
     file = write(tmp_path / "all.csv", "color,y", "red,1")
     with pytest.raises(FedmapError, match="make features of its values with --categories color"):

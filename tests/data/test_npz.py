@@ -99,7 +99,7 @@ def test_missing_arrays_are_named(tmp_path: Path) -> None:
 def test_an_empty_or_missing_folder_is_one_clear_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedmapError, match="no client's"):
         read_npz(tmp_path)
-    with pytest.raises(FedmapError, match="there is no such folder"):
+    with pytest.raises(FedmapError, match="there is no file or folder"):
         read_npz(tmp_path / "nowhere")
 
 

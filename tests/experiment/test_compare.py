@@ -80,6 +80,13 @@ def test_runs_on_data_that_changed_since_are_not_mixed_with_new_ones(tmp_path: P
         fedmap.write_report(first, second, out=tmp_path / "page.html")
 
 
+def test_methods_are_a_list(tmp_path: Path) -> None:
+    with pytest.raises(FedmapError, match=r"methods is 'local,map'; give a list"):
+        fedmap.compare("local,map", out=tmp_path, **SMALL)
+    with pytest.raises(FedmapError, match="has a parameter 'alpha'; they have none"):
+        fedmap.compare(["fedavg"], out=tmp_path, params={"alpha": 1}, **SMALL)
+
+
 def test_runs_that_patience_ends_count_as_whole(tmp_path: Path) -> None:
     seen: list[Progress] = []
     given = SMALL | {

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -192,6 +193,25 @@ def commanded(arguments: str, folder: Path) -> int:
 def children(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children").read_text()
     return [int(child) for child in found.split()]
+
+
+def test_a_signal_while_a_library_is_imported_ends_at_once(tmp_path: Path) -> None:
+    """Half imported, torch and numpy do not stand an exception."""
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "finally:\n"
+        "    print('the handler raised')\n"
+    )
+    script = (
+        "from fedmap.signals import ending_handlers, on_signals\n"
+        "with on_signals(ending_handlers()):\n"
+        "    import slow\n"
+    )
+    line = [sys.executable, "-c", script]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "fedmap: stopped\n")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the workers cannot be seen")

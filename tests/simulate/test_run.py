@@ -195,6 +195,24 @@ def test_a_folder_with_another_run_is_refused(federation: Federation, tmp_path: 
         fedmap.run("fedavg", other, out=tmp_path / "run", **SMALL)
 
 
+def test_what_differs_from_the_run_in_a_folder_is_named_alone(
+    federation: Federation, tmp_path: Path
+) -> None:
+    given = SMALL | {"out": tmp_path / "run"}
+    fedmap.run("map", federation, **given)
+    with pytest.raises(fedmap.FedmapError, match=r"of its params, alpha is 0\.9, not 0\.5; choose"):
+        fedmap.run("map", federation, params={"alpha": 0.5}, **given)
+    fewer = given | {"rounds": SMALL["rounds"] - 1}
+    with pytest.raises(fedmap.FedmapError, match="has 3 rounds, which can only become more"):
+        fedmap.run("map", federation, resume=True, **fewer)
+
+
+@pytest.mark.parametrize("wrong", ["fashion-mini", None])
+def test_what_is_no_federation_is_refused(wrong: Any) -> None:
+    with pytest.raises(fedmap.FedmapError, match=r"federation is .*; give fedmap\.partition"):
+        fedmap.run("map", wrong)
+
+
 def test_a_folder_of_a_run_with_other_test_labels_is_refused(tmp_path: Path) -> None:
     dataset = fedmap.data.synthetic(classes=3, train=60, shape=(6,))
     fedmap.run("fedavg", fedmap.partition(dataset, 3), out=tmp_path / "run", **SMALL)

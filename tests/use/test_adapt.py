@@ -22,6 +22,7 @@ from fedmap.methods import METHODS
 from fedmap.nets import build
 from fedmap.simulate.result import Result, named_values
 from fedmap.use.adapt import adapt, with_features
+from fedmap.use.find import model_file
 from fedmap.use.model import UsableModel
 from fedmap.vector import Model, WorkingModels
 
@@ -144,6 +145,9 @@ def test_a_newcomers_table_is_read_as_the_runs_were(tmp_path: Path) -> None:
     )  # fmt: skip
     run = library.run("fedavg", federation, net="mlp", rounds=1, out=tmp_path / "run")
     found = adapt(run.folder, f"csv:{tmp_path / 'new.csv'}", tmp_path / "out")
+    assert model_file(tmp_path / "out") == found.file
+    with pytest.raises(FedmapError, match="has a newcomer's model already"):
+        adapt(run.folder, f"csv:{tmp_path / 'new.csv'}", tmp_path / "out")
     assert (found.training_samples, found.test_samples) == (24, 6)
     dataset = load(f"csv:{tmp_path / 'new.csv'}", label_column="sold", categories=["color"])
     features = ("color=b", "color=g", "color=r", "a")

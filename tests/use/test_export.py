@@ -17,7 +17,7 @@ from fedmap.simulate.result import Result
 from fedmap.use import export as exporting
 from fedmap.use.export import as_torch_export, export
 from fedmap.use.find import model_file
-from fedmap.use.model import UsableModel
+from fedmap.use.model import UsableModel, features_in_words
 
 Finished = Callable[..., Result]  # the fixture in conftest.py
 Fedmap = Callable[[str], Any]
@@ -135,6 +135,12 @@ def test_an_unknown_format_is_refused(finished: Finished, tmp_path: Path) -> Non
         export(model, "torch-export", tmp_path / "model.ONNX")
     with pytest.raises(FedmapError, match=r"cannot write .*model\.pt2: No such file"):
         export(model, "torch-export", tmp_path / "nowhere/model.pt2")
+
+
+def test_columns_are_told_in_their_order() -> None:
+    assert features_in_words(("b", "a")) == "b, a"
+    said = "a, color=blue, color=red (color=blue is 1 where the text is so, else 0)"
+    assert features_in_words(("a", "color=blue", "color=red")) == said
 
 
 def test_the_command_writes_the_program_and_says_what_it_takes(

@@ -112,6 +112,13 @@ def full_data_name(name: str) -> str:
     return f"{kind}:{_expanded(path).absolute()}" if whole else own_code.full_name(name)
 
 
+def format_of(name: str) -> str:
+    """The format that a plain path seems to be of; empty where it is none."""
+    path = _expanded(name)
+    suffix = path.suffix.lower().removeprefix(".")
+    return suffix if suffix in FORMATS else "folder" if name and path.is_dir() else ""
+
+
 def is_own_code(name: str) -> bool:
     """Is it meant as FILE.py:NAME, and not as the path of a format?"""
     named = own_code.is_code(name) or name.removesuffix(":").endswith(".py")
@@ -164,9 +171,13 @@ def load_any(name: str, data_dir: Path | None = None, **options: Any) -> Any:
         if options:
             raise FedmapError(
                 f"dataset {name} takes no {spoken(min(options))}; that is for own data, as "
-                "FORMAT:PATH"
+                f"{format_of(name) or 'FORMAT'}:{name if format_of(name) else 'PATH'}"
             )
-        return call_own(name) if is_own_code(name) else DATASETS[name].load(data_dir)
+        if is_own_code(name):
+            return call_own(name)
+        if name not in DATASETS and (format := format_of(name)):
+            raise FedmapError(f"{name} is a path without its format; write {format}:{name}")
+        return DATASETS[name].load(data_dir)
     source = FORMATS[kind]
     if not path:
         raise FedmapError(f"dataset {name!r} has no path; write for example {kind}:my-data")

@@ -203,6 +203,8 @@ def compared(
     **settings: Any,
 ) -> Runs:
     """The runs of a comparison, with all settings checked and nothing done."""
+    if isinstance(methods, str):
+        raise FedmapError(f"methods is {methods!r}; give a list, such as ['local', 'map']")
     params = settings.get("params") or {}
     parsed: list[tuple[str | type[AnyMethod], dict[str, Any]]] = [
         variant(one) if isinstance(one, str) else (one, {}) for one in methods
@@ -210,7 +212,8 @@ def compared(
     known = {name for method, _ in parsed for name in parameters_of(method)}
     for name in params if parsed else ():
         if name not in known:
-            raise FedmapError(f"no method here has a parameter {name!r}; {nearest(name, known)}")
+            there = nearest(name, known) if known else "they have none"
+            raise FedmapError(f"no method here has a parameter {name!r}; {there}")
     contenders: dict[str, dict[str, Any]] = {}
     for one, (method, own) in zip(methods, parsed, strict=True):
         has = parameters_of(method)

@@ -66,6 +66,11 @@ def run(
     another processor goes on only with `anyway`. `progress` shows a bar; where it is not given, a
     notebook has one. `callbacks` are told of the run as it goes on, and never change it: those of
     fedmap.track, or subclasses of fedmap.Callback. `on_round` can end it, by an error."""
+    if not hasattr(federation, "origin"):
+        raise FedmapError(
+            f"federation is {federation!r}; give fedmap.partition(fedmap.load('fashion-mini')) or "
+            "fedmap.Federation.from_arrays(...)"
+        )
     known = {"data": federation.dataset.name} | federation.origin
     settings = Settings.of(known | given | {"method": method}, federation.dataset.defaults)
     with progress_bar(settings.label, settings.rounds, progress) as move:

@@ -56,18 +56,28 @@ def refuse_another_run(
         kept["rounds"] = settings.rounds
     for name, value in settings.model_dump(exclude=NO_NUMBERS).items():
         if value != kept[name]:
-            before, now = (
-                "cpu" if name == "device" and it is None else it for it in (kept[name], value)
-            )
             raise FedmapError(
-                f"{folder.path} holds another run: its {name} is {before!r}, "
-                f"not {now!r}; choose another folder"
+                f"{folder.path} holds another run: {unlike(name, kept[name], value)}; "
+                "choose another folder"
             )
     changed_code = own_code.changed(read_code(path), settings.code)
     if changed_code:
         raise FedmapError(f"{folder.path} holds a run of other code: {changed_code}")
     refuse_another_federation(folder, federation)
     return more
+
+
+def unlike(name: str, before: Any, now: Any) -> str:
+    """How one setting of a run differs from what is asked for now; of parameters those that do."""
+    if name == "rounds":
+        return f"it has {before} rounds, which can only become more, not {now}"
+    if name == "device":
+        before, now = before or "cpu", now or "cpu"
+    if isinstance(before, dict) and isinstance(now, dict):
+        both = [key for key in before | now if before.get(key) != now.get(key)]
+        told = (f"{key} is {before.get(key)!r}, not {now.get(key)!r}" for key in both)
+        return f"of its {name}, {', '.join(told)}"
+    return f"its {name} is {before!r}, not {now!r}"
 
 
 def refuse_another_federation(folder: RunFolder, federation: AnyFederation) -> None:

@@ -55,6 +55,9 @@ def adapt(
     and the number after the last client's. `method` and `net` are the run's own, where they are
     the user's; with `trust`, the files that the run names are run. A table is read as the run's
     were, where `reader` (`label_column`, `categories`) does not say otherwise."""
+    file = out / "personal.safetensors"
+    if file.exists():
+        raise FedmapError(f"{out} has a newcomer's model already; choose another folder")
     folder = RunFolder.finished(run)
     kept = folder.path / "server.safetensors"
     if not kept.exists():
@@ -77,7 +80,7 @@ def adapt(
         asked = None if model is None else setup.models.model(model)
         of_all = None if asked is None else setup.client(number, round).accuracy(asked)
     adapted = Adapted(
-        out / "personal.safetensors",
+        file,
         of_all,
         reply.numbers["accuracy"],
         len(own.train[1]),

@@ -10,7 +10,7 @@ from fedmap.simulate.folder import RunFolder
 from fedmap.simulate.result import STEADY
 from fedmap.simulate.settings import described
 from fedmap.use.find import client_names, client_of
-from fedmap.use.model import Notes
+from fedmap.use.model import Notes, features_in_words
 
 TRAINING = (
     "net", "rounds", "fraction", "epochs", "batch", "lr", "momentum", "weight_decay", "clip", "seed"
@@ -68,6 +68,7 @@ def _data(settings: dict[str, Any], notes: Notes, data: str) -> str:
     lines = [
         f"- Data: {data}" + (f", {clients} clients{shared}" if clients else ""),
         f"- A sample: {kind}{scaled}",
+        *([f"- In this order: {features_in_words(notes.features)}"] if notes.features else []),
         f"- Classes ({len(notes.classes)}): {', '.join(notes.classes)}",
     ]
     return "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ from torch import nn
 from fedmap.errors import FedmapError
 from fedmap.registry import nearest
 from fedmap.use.files import write
-from fedmap.use.model import UsableModel
+from fedmap.use.model import UsableModel, features_in_words
 
 INPUT, OUTPUT = "samples", "logits"
 NOTE = "fedmap"  # under this name classes, shape and all else of the note are in the file
@@ -114,6 +114,8 @@ def signature(model: UsableModel) -> str:
     notes = model.notes
     takes = ", ".join(map(str, notes.shape))
     what = "pixels from 0 to 255" if notes.pixels else "values as they are"
+    if notes.features:
+        what += f" of {features_in_words(notes.features)}"
     return (
         f"{INPUT}: float32 (any number, {takes}), {what}; they are scaled inside\n"
         f"{OUTPUT}: float32 (any number, {len(notes.classes)}): {', '.join(notes.classes)}"

@@ -22,6 +22,9 @@ def model_file(path: Path, client: str | None = None, of_all: bool = False) -> P
                 f"{path} is not a run folder; --client and --global choose a model of one"
             )
         return path
+    adapted = path / "personal.safetensors"  # what `fedmap adapt` leaves in a folder of its own
+    if client is None and not of_all and adapted.exists():
+        return adapted
     run = RunFolder.finished(path)
     if client is not None:
         return run.intact(_of_client(path, client).relative_to(path).as_posix())

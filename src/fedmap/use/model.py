@@ -2,7 +2,7 @@
 classes, and how samples are scaled."""
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -164,3 +164,10 @@ def _predictor(
 def is_there(name: str, registered: Container[str]) -> bool:
     """Is it a name of an installed package, or of code of the user's own?"""
     return name in registered or ":" in name
+
+
+def features_in_words(features: Sequence[str]) -> str:
+    """The columns in their order; one that stands for a text's value is 1 or 0."""
+    text = next((name for name in features if "=" in name), None)
+    said = f" ({text} is 1 where the text is so, else 0)" if text else ""
+    return ", ".join(features) + said

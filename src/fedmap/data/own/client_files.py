@@ -1,6 +1,7 @@
 """Folders with one file of arrays for each client: what the readers of .npz and .parquet share. A
 file named test holds the shared test set."""
 
+import difflib
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +14,10 @@ from fedmap.errors import FedmapError
 
 def list_files(folder: Path, suffix: str) -> list[Path]:
     """The files of the clients and of the test set, in the natural order of their names."""
+    require_there(folder)
     require_regular(folder)
     if not folder.is_dir():
-        raise FedmapError(
-            f"{folder}: there is no such folder; it should hold one *{suffix} file for each client"
-        )
+        raise FedmapError(f"{folder}: a folder with one *{suffix} file for each client is needed")
     files = [
         path
         for path in folder.iterdir()
@@ -32,6 +32,16 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
         if file.stem == other.stem or (is_test(file) and is_test(other)):
             raise FedmapError(f"{folder}: {file.name} and {other.name} are of one name; keep one")
     return files
+
+
+def require_there(path: Path) -> None:
+    """Refuse a path where nothing is, with a name that is close to it."""
+    if path.exists():
+        return
+    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = difflib.get_close_matches(path.name, beside, n=1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    raise FedmapError(f"there is no file or folder {path}{meant}")
 
 
 def is_test(path: Path) -> bool:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedmap.data.dataset import Dataset
 from fedmap.data.own.arrays import Pair, combine, grouped, natural, pooled
-from fedmap.data.own.client_files import combine_files, list_files
+from fedmap.data.own.client_files import combine_files, list_files, require_there
 from fedmap.data.registry import spoken
 from fedmap.errors import FedmapError
 
@@ -46,6 +46,12 @@ class Chosen(NamedTuple):
 
     def require(self, path: Path, there: Iterable[str]) -> None:
         """Refuse a file without one of them; the sentence says where it was chosen."""
+        chosen = [self.label, self.client, *self.categories]
+        for name in chosen:
+            if name is not None and chosen.count(name) > 1:
+                raise FedmapError(
+                    f"{path}: column {name} can be only one of label, client, category"
+                )
         named = [("label_column", self.label), ("client_column", self.client)]
         for option, name in [*named, *(("categories", name) for name in self.categories)]:
             if name is not None and name not in there:
@@ -67,6 +73,7 @@ def no_numbers(path: Path, name: str, what: str) -> FedmapError:
 
 def table_files(path: Path, suffix: str, chosen: Chosen) -> list[Path]:
     """The files of a folder, or the one file."""
+    require_there(path)
     if path.is_file():
         return [path]
     if chosen.client is not None:

@@ -1,5 +1,6 @@
 """The files of a run."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -34,6 +35,19 @@ def test_a_crash_while_a_file_is_written_leaves_the_old_one_whole(
     with pytest.raises(CrashError):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as wrong:
+        write_atomically(tmp_path / "final.json", b"new")
+    assert wrong.value.filename == str(tmp_path / "final.json")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("lasting", [True, False])

@@ -36,15 +36,19 @@ def resume_command(path: Path) -> str:
 
 def write_atomically(path: Path, content: bytes, lasting: bool = True, mode: int = 0o666) -> None:
     """Either the old file or the whole new one is there, also after a crash (of the machine too,
-    where it is lasting)."""
+    where it is lasting). An error names the file, and leaves nothing of it behind."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        if lasting:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as wrong:
+        part.unlink(missing_ok=True)
+        raise OSError(wrong.errno, wrong.strerror, str(path)) from wrong
     if lasting:
         sync_folder(path.parent)
 

@@ -274,14 +274,15 @@ def test_a_full_disk_is_told_and_nothing_is_lost(
     assert numbers(resumed) == numbers(fedmap.run("map", federation, **SMALL))
 
 
+@pytest.mark.parametrize("resume", [True, False])
 def test_two_processes_on_one_folder_the_second_is_refused(
-    federation: Federation, tmp_path: Path
+    resume: bool, federation: Federation, tmp_path: Path
 ) -> None:
     def second(record: dict[str, Any]) -> None:
         child = os.fork()
         if child == 0:
             try:
-                fedmap.run("fedavg", federation, out=tmp_path / "run", resume=True, **SMALL)
+                fedmap.run("fedavg", federation, out=tmp_path / "run", resume=resume, **SMALL)
             except fedmap.FedmapError as refused:
                 os._exit(7 if "another process works in" in str(refused) else 8)
             os._exit(9)

@@ -23,15 +23,17 @@ def locked(path: Path) -> Iterator[None]:
     began, fd = time.monotonic(), None
     while (fd := taken(path)) is None:
         if time.monotonic() > began + (A_MOMENT if owner_lives(path) else PATIENCE):
-            raise FedmapError(
-                f"another process works in {path.parent.parent}; wait for it or choose another "
-                "folder"
-            )
+            raise busy(path.parent.parent)
         time.sleep(0.05)
     try:
         yield
     finally:
         os.close(fd)
+
+
+def busy(folder: Path) -> FedmapError:
+    """The sentence where somebody else has the lock."""
+    return FedmapError(f"another process works in {folder}; wait for it or choose another folder")
 
 
 def taken(path: Path) -> int | None:

@@ -22,6 +22,7 @@ from fedmap.simulate.choose import best_round, enough
 from fedmap.simulate.engines import ENGINES, Engine
 from fedmap.simulate.engines.spawn import refuse_within_a_start
 from fedmap.simulate.folder import Record, RunFolder, resume_command, write_atomically
+from fedmap.simulate.lock import busy, held
 from fedmap.simulate.privacy import epsilon, require_accountant
 from fedmap.simulate.progress import by_round, say_early_end
 from fedmap.simulate.result import (
@@ -143,6 +144,8 @@ class Run:
             if folder.done:
                 self._refuse_lost_states(folder)
             elif not resume:
+                if held(folder.checkpoint / "lock"):
+                    raise busy(folder.path)
                 raise FedmapError(
                     f"{folder.path} holds a run that is not finished; "
                     f"go on with: {resume_command(folder.path)}"

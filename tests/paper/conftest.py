@@ -48,7 +48,12 @@ def finished_run() -> Callable[..., Any]:
         accuracies: list[float], done: bool = True, diverged: bool = False, **where: Any
     ) -> Any:
         rounds = [
-            {"round": t, "global_accuracy": a, "personal_accuracy": a + 0.01}
+            {
+                "round": t,
+                "global_accuracy": a,
+                "personal_accuracy": a + 0.01,
+                "personal_accuracy_download": a - 0.01,
+            }
             for t, a in enumerate(accuracies, 1)
         ]
         final = summary(rounds) | {

@@ -92,12 +92,12 @@ class FemnistStudy(RunStudy):
 
     def numbers(self, run: FederatedRun, root: Path) -> list[Row]:
         if run.diverged(root):  # one row without a round
-            return [dict.fromkeys(["round", *GOALS, "per_client"])]
+            return [dict.fromkeys(["round", *GOALS, "download", "per_client"])]
         result = run.result(root)
         rows: list[Row] = [
             {"round": record["round"]}
             | {goal: percent(record[f"{goal}_accuracy"]) for goal in GOALS}
-            | {"per_client": None}
+            | {"download": percent(record["personal_accuracy_download"]), "per_client": None}
             for record in result.rounds
         ]
         rows[-1]["per_client"] = per_client(result.final)
@@ -141,6 +141,7 @@ def table(rows: list[Row]) -> Table:
     head = ["column", "method", "seeds"]
     for goal, steady in (("global", f"last {STEADY}"), ("personal", "all writers")):
         head += [f"{goal}, {steady}", "from FedAvg", "last round"]
+    head.append("its download")
     lines = [
         [column, shown_name(method), *cells(rows, method, column)]
         for column in names_of(rows, "column")
@@ -148,7 +149,8 @@ def table(rows: list[Row]) -> Table:
     ]
     caption = (
         "FEMNIST, accuracy in %, mean ± standard deviation over seeds, and differences ± standard "
-        "error; personal: of all writers after the last round, and of those in the last round"
+        "error; personal: of all writers after the last round, of those in the last round, and of "
+        "the download that these were given"
     )
     return Table(caption, head, lines)
 
@@ -165,7 +167,7 @@ def cells(rows: list[Row], method: str, column: str) -> list[str]:
             "-" if gain is None else str(gain),
             f"{mean(r[goal] for r in mine.values()):.1f}",
         ]
-    return found
+    return [*found, f"{mean(r['download'] for r in mine.values()):.1f}"]
 
 
 def figure(rows: list[Row]) -> Figure:

@@ -56,7 +56,7 @@ def test_the_numbers_are_both_accuracies_of_each_round_and_none_of_a_run_that_di
     monkeypatch.setattr(type(FEMNIST), "work", lambda study, choice: runs)
     where: Row = {"column": "fashion-mnist/mlp", "method": "map", "seed": 3, "clip": 9.0}
     first = {"round": 1, "global": 25.0, "personal": 26.0, "download": 24.0, "per_client": None}
-    last = {"round": 2, "global": 50.0, "personal": 51.0, "download": 49.0}
+    last: Row = {"round": 2, "global": 50.0, "personal": 51.0, "download": 49.0}
     last |= {"per_client": "25.00 50.00"}
     only = last | {"round": 1, "per_client": "50.00"}
     assert FEMNIST.collect(Choice("paper"), Path()) == [

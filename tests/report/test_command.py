@@ -26,7 +26,13 @@ SMALL: dict[str, Any] = {"data": "synthetic", "net": "tiny", "rounds": 1, "epoch
         {"method": "fedrs", "partition_seed": 7, "clients": 5, "fraction": 0.5, "lr": 0.1},
         {"method": "fedavg", "partition": "dirichlet", "partition_params": {"alpha": 0.5}},
         {"method": "fedavg", "clients": 4, "validation": 0.2, "patience": 1, "clip": 2.0},
-        {"method": "fedavg", "clients": 6, "aggregate": "trimmed", "attack": "signs"},
+        {
+            "method": "fedavg",
+            "clients": 6,
+            "aggregate": "trimmed",
+            "attack": "signs",
+            "attackers": 0.2,
+        },
     ],
     ids=lambda given: "-".join(given),
 )

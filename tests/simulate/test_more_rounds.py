@@ -74,12 +74,18 @@ def test_a_run_whose_states_were_not_kept_is_refused_and_stays_as_it_is(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
 
 
-@pytest.mark.parametrize(("rounds", "resume"), [(4, False), (2, True)])
+@pytest.mark.parametrize(
+    ("rounds", "resume", "how"),
+    [
+        (4, False, "goes on to more only with resume"),
+        (2, True, "can never have fewer"),
+    ],
+)
 def test_another_number_of_rounds_without_resume_and_a_smaller_one_are_refused(
-    rounds: int, resume: bool, federation: Federation, tmp_path: Path
+    rounds: int, resume: bool, how: str, federation: Federation, tmp_path: Path
 ) -> None:
     fedmap.run("fedavg", federation, out=tmp_path / "run", rounds=3, **SMALL)
-    with pytest.raises(fedmap.FedmapError, match=f"its rounds is 3, not {rounds}"):
+    with pytest.raises(fedmap.FedmapError, match=f"has 3 rounds, not {rounds}, and {how}"):
         fedmap.run(
             "fedavg", federation, out=tmp_path / "run", rounds=rounds, resume=resume, **SMALL
         )

@@ -203,7 +203,7 @@ def test_what_differs_from_the_run_in_a_folder_is_named_alone(
     with pytest.raises(fedmap.FedmapError, match=r"of its params, alpha is 0\.9, not 0\.5; choose"):
         fedmap.run("map", federation, params={"alpha": 0.5}, **given)
     fewer = given | {"rounds": SMALL["rounds"] - 1}
-    with pytest.raises(fedmap.FedmapError, match="has 3 rounds, which can only become more"):
+    with pytest.raises(fedmap.FedmapError, match="has 3 rounds, not 2, and can never have fewer"):
         fedmap.run("map", federation, resume=True, **fewer)
 
 

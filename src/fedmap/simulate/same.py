@@ -70,7 +70,8 @@ def refuse_another_run(
 def unlike(name: str, before: Any, now: Any) -> str:
     """How one setting of a run differs from what is asked for now; of parameters those that do."""
     if name == "rounds":
-        return f"it has {before} rounds, which can only become more, not {now}"
+        how = "goes on to more only with resume" if now > before else "can never have fewer"
+        return f"it has {before} rounds, not {now}, and {how}"
     if name == "device":
         before, now = before or "cpu", now or "cpu"
     if isinstance(before, dict) and isinstance(now, dict):

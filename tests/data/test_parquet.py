@@ -27,6 +27,7 @@ def test_without_pyarrow_the_message_says_how_to_install_it(
         raise ImportError(name)
 
     monkeypatch.setattr(parquet, "import_module", absent)
+    (tmp_path / "oslo.parquet").touch()
     with pytest.raises(FedmapError, match=r"pip install 'fedmap\[parquet\]'"):
         load(f"parquet:{tmp_path}")
 

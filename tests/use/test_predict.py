@@ -133,7 +133,7 @@ def test_rows_of_a_csv_file_are_samples(tmp_path: Path) -> None:
     file.write_text("\ufeffheight,width\n1.5,2\n\n-3e2,4\n")
     (batch,) = read_samples([file], notes((2,), False))
     assert torch.equal(batch.samples, torch.tensor([[1.5, 2], [-300, 4]]))
-    assert batch.names == [f"{file} row 1", f"{file} row 2"]
+    assert batch.names == [f"{file} row 2", f"{file} row 4"]  # as a spreadsheet counts
 
 
 def test_columns_are_found_by_their_names_whatever_stands_beside_them(tmp_path: Path) -> None:
@@ -144,6 +144,27 @@ def test_columns_are_found_by_their_names_whatever_stands_beside_them(tmp_path: 
     about = notes((4,), False).model_copy(update={"features": features})
     (batch,) = read_samples([file], about)
     assert torch.equal(batch.samples, torch.tensor([[1.5, 0, 1, 2], [-3, 1, 0, 4]]))
+
+
+def test_rows_of_a_parquet_file_are_samples(tmp_path: Path) -> None:
+    """Also lists in column x, and the features of a model that knows their names."""
+    pyarrow, files = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    file, lists = tmp_path / "rows.parquet", tmp_path / "lists.parquet"
+    cells = {"site": ["oslo", "bergen"], "color": ["red", "blue"], "old": [True, False]}
+    files.write_table(pyarrow.table(cells | {"height": [1.5, -3]}), file)
+    features = ("height", "color=blue", "color=red", "old")
+    about = notes((4,), False).model_copy(update={"features": features})
+    (batch,) = read_samples([tmp_path], about)
+    assert torch.equal(batch.samples, torch.tensor([[1.5, 0, 1, 1], [-3, 1, 0, 0]]))
+    assert batch.names == [f"{file} row 1", f"{file} row 2"]
+    files.write_table(pyarrow.table({"x": [[[1.0, 2.0]], [[3.0, 4.0]]], "y": [0, 1]}), lists)
+    (batch,) = read_samples([lists], notes((1, 2), False))
+    assert torch.equal(batch.samples, torch.tensor([[[1.0, 2]], [[3, 4]]]))
+    files.write_table(pyarrow.table(cells | {"height": [1, 2], "old": ["yes", "no"]}), file)
+    with pytest.raises(FedmapError, match="column old is string, and features are numbers; only"):
+        list(read_samples([file], about))
+    with pytest.raises(FedmapError, match="there is no column height, color, old, which the model"):
+        list(read_samples([lists], about))
 
 
 def test_a_column_that_the_model_needs_and_is_not_there_is_named(tmp_path: Path) -> None:
@@ -207,10 +228,10 @@ def test_images_of_an_npz_file_may_have_their_channel_first_last_or_not(
         ("a,b\n", "there is no row below its header"),
         ("", "there is no row below its header"),
         ("a,b\n1,2\n3\n", "row 3 has 1 values, but there are 2 columns"),
-        ("a,b\n1,red\n", "row 2 has 'red' in column 'b'; only numbers"),
+        ("a,b\n1,red\n", "column b is no column of numbers, such as 'red' in row 2; only numbers"),
         ("a,b,c\n1,2,3\n", r"samples of shape \(3,\); the model takes \(2,\)"),
         ("a,b\n1,2\n1,nan\n", "row 3 has no value in column b"),
-        ("a,b\n1,2\n1,1e39\n", "row 2 has a value that is not finite"),
+        ("a,b\n1,2\n1,1e39\n", "row 3 has 1e39 in column b; numbers up to"),
     ],
 )
 def test_a_csv_file_that_does_not_fit_is_refused(text: str, sentence: str, tmp_path: Path) -> None:

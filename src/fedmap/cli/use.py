@@ -43,7 +43,9 @@ def predict(
     model: RunOrModel,
     files: Annotated[
         list[Path],
-        typer.Argument(help="Images, .npz or .csv files, or folders of them.", show_default=False),
+        typer.Argument(
+            help="Images, .npz, .csv or .parquet files, or folders.", show_default=False
+        ),
     ],
     client: Client = None,
     of_all: Global = False,
@@ -58,8 +60,8 @@ def predict(
     """Ask a trained model: the class of each image or row, with its probability.
 
     Nothing but the model's file is needed. Images may have any size and color. A .csv file has a
-    head; the columns that the model was trained on are found by their names. Array x of an .npz
-    file has the values as they were. For example:
+    head; of tables, the columns that the model was trained on are found by their names, whatever
+    stands beside them. Array x of an .npz file has the values as they were. For example:
     fedmap predict runs/mine photos/ --client oslo --csv answers.csv"""
     from fedmap.use.files import write
     from fedmap.use.predict import predict

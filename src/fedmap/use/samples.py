@@ -1,5 +1,5 @@
-"""What a model is asked about: images of any size, or rows of .npz and .csv files, as raw samples
-of the model's shape."""
+"""What a model is asked about: images of any size, or rows of .npz, .csv and .parquet files, as raw
+samples of the model's shape."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +15,15 @@ from PIL import Image
 from torch import Tensor
 
 from fedmap.data.files import images
+from fedmap.data.own import csv_files, parquet
 from fedmap.data.own.arrays import natural, resize
-from fedmap.data.own.csv_files import Table, as_numbers, read_table
 from fedmap.data.own.npz import read_arrays
+from fedmap.data.own.parquet import LISTS
+from fedmap.data.own.tables import NoNumbersError, Table
 from fedmap.errors import FedmapError
 from fedmap.use.model import BATCH, Notes
 
-TABLES = (".npz", ".csv")  # several samples in one file
+TABLES = (".npz", ".csv", ".parquet")  # several samples in one file
 MANY = 4 * BATCH  # images that are decoded at a time
 
 
@@ -81,14 +83,15 @@ def _pixels(path: Path, notes: Notes) -> npt.NDArray[np.uint8]:
 
 def _rows(path: Path, notes: Notes) -> Batch:
     """The samples of a table."""
-    array = (
-        read_arrays(path, "x")[0]
-        if path.suffix.lower() == ".npz"
-        else _numbers(path, notes.features)
-    )
+    if path.suffix.lower() == ".npz":
+        array: npt.NDArray[Any] = read_arrays(path, "x")[0]
+        rows: Sequence[int] = range(1, len(np.atleast_1d(array)) + 1)
+    else:
+        table = _table(path, notes.features)
+        array, rows = _numbers(table, notes.features), table.rows
     if array.dtype.kind not in "biuf":
         raise FedmapError(f"{path}: samples of type {array.dtype}; numbers are allowed")
-    if array.ndim == 3 and notes.shape[0] == 1:
+    if array.ndim == 3 and len(notes.shape) == 3 and notes.shape[0] == 1:
         array = array[:, None]  # gray images without their channel
     elif array.ndim == 4 and array.shape[1:] != notes.shape and array.shape[3] in (1, 3):
         array = array.transpose(0, 3, 1, 2)  # channels last
@@ -102,9 +105,9 @@ def _rows(path: Path, notes: Notes) -> Batch:
         samples = torch.from_numpy(np.ascontiguousarray(array, np.float32))
     finite = torch.isfinite(samples.flatten(1)).all(1)
     if not bool(finite.all()):
-        row = int(finite.int().argmin()) + 1
+        row = rows[int(finite.int().argmin())]
         raise FedmapError(f"{path}: row {row} has a value that is not finite (NaN or too large)")
-    return Batch([f"{path} row {row + 1}" for row in range(len(samples))], samples)
+    return Batch([f"{path} row {row}" for row in rows], samples)
 
 
 def _as_trained(pixels: npt.NDArray[np.uint8], notes: Notes) -> npt.NDArray[np.uint8]:
@@ -119,22 +122,38 @@ def _as_trained(pixels: npt.NDArray[np.uint8], notes: Notes) -> npt.NDArray[np.u
     )
 
 
-def _numbers(path: Path, features: Sequence[str]) -> npt.NDArray[Any]:
-    """The rows of a .csv file. Where the model knows its features by name, columns are found by
-    their names, and others may stand beside them; else all columns count, in their order."""
-    table = read_table(path)
-    if as_numbers(table.names) is not None:
-        raise FedmapError(f"{path}: its first line should name the columns, with samples below it")
+def _table(path: Path, features: Sequence[str]) -> Table:
+    """A .csv or .parquet file with the columns that the model was trained on, if it knows them."""
+    if path.suffix.lower() == ".parquet":
+        # without names of features, what has a column of lists was trained on that alone
+        table: Table = parquet.read_table(
+            path, lambda _, names: [LISTS] if LISTS in names and not features else names
+        )
+    else:
+        table = csv_files.read_table(path)
+        if csv_files.as_numbers(table.names) is not None:
+            raise FedmapError(
+                f"{path}: its first line should name the columns, with samples below it"
+            )
     missing = dict.fromkeys(f.partition("=")[0] for f in features if _column(f, table) is None)
     if missing:
         raise FedmapError(
             f"{path}: there is no column {', '.join(missing)}, which the model was trained on; "
             f"there are: {', '.join(table.names)}"
         )
-    if features:
-        columns = [_by_name(feature, features, table) for feature in features]
-    else:
-        columns = [_cells(name, table) for name in table.names]
+    return table
+
+
+def _numbers(table: Table, features: Sequence[str]) -> npt.NDArray[Any]:
+    """The samples of a table. Where the model knows its features by name, columns are found by
+    their names, and others may stand beside them; else all columns count, in their order."""
+    if table.names == [LISTS] and not features:
+        return _cells(LISTS, table)
+    columns = (
+        [_by_name(feature, features, table) for feature in features]
+        if features
+        else [_cells(name, table) for name in table.names]
+    )
     return np.array(columns, np.float64).T
 
 
@@ -160,16 +179,11 @@ def _by_name(feature: str, features: Sequence[str], table: Table) -> npt.NDArray
     return np.array([cell == value for cell in cells], np.float64)
 
 
-def _cells(name: str, table: Table) -> npt.NDArray[np.float64]:
+def _cells(name: str, table: Table) -> npt.NDArray[Any]:
     """The numbers of a column."""
-    cells = table.column(name)
-    values = as_numbers(cells)
-    if values is not None:
-        return values
-    row, cell = next(
-        pair for pair in zip(table.rows, cells, strict=True) if as_numbers(pair[1:]) is None
-    )
-    raise FedmapError(
-        f"{table.path}: row {row} has {cell!r} in column {name!r}; only numbers, in the columns "
-        "that the model was trained on, are allowed"
-    )
+    try:
+        return table.numbers(name)
+    except NoNumbersError as wrong:
+        raise FedmapError(
+            f"{wrong.what}; only numbers, in the columns that the model was trained on, are allowed"
+        ) from None

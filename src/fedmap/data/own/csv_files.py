@@ -15,10 +15,10 @@ from fedmap.data.dataset import LARGEST, Dataset
 from fedmap.data.files.regular import require_regular
 from fedmap.data.own.tables import (
     Chosen,
+    NoNumbersError,
     combine_tables,
     feature_columns,
     no_column,
-    no_numbers,
     samples,
     table_files,
 )
@@ -67,7 +67,9 @@ class Table(NamedTuple):
         row, cell = next(
             (r, c) for r, c in zip(self.rows, cells, strict=True) if as_numbers((c,)) is None
         )
-        raise no_numbers(self.path, name, f"no column of numbers, such as {cell!r} in row {row}")
+        raise NoNumbersError(
+            self.path, name, f"no column of numbers, such as {cell!r} in row {row}"
+        )
 
     def _refuse_too_large(self, name: str, values: npt.NDArray[np.float64]) -> None:
         wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))

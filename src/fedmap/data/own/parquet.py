@@ -1,9 +1,10 @@
 """Tables as .parquet files: one file for each client (test.parquet is the shared test set), or one
 file of all rows, in which a column may name the client."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,9 @@ from fedmap.data.dataset import Dataset
 from fedmap.data.files.regular import require_regular
 from fedmap.data.own.tables import (
     Chosen,
+    NoNumbersError,
     combine_tables,
     feature_columns,
-    no_numbers,
     samples,
     table_files,
 )
@@ -38,6 +39,11 @@ class Table(NamedTuple):
     def names(self) -> list[str]:
         """The columns in their order."""
         return list(self.columns.column_names)
+
+    @property
+    def rows(self) -> range:
+        """The number of each row, from 1."""
+        return range(1, len(self.columns) + 1)
 
     def values(self, name: str) -> list[Any]:
         """A column with a value in every row."""
@@ -93,14 +99,9 @@ def read_parquet(
     Features are the lists in column `x`, or, without it, all other columns: numbers, or for a
     column of `categories` one feature for each of its values, which is 1 where the row has it.
     """
-    try:
-        reader = import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise FedmapError(
-            "parquet files need pyarrow; install it with `pip install 'fedmap[parquet]'`"
-        ) from error
     chosen = Chosen(label_column, client_column, categories)
-    tables = [_read(reader, file, chosen) for file in table_files(path, ".parquet", chosen)]
+    needed = partial(_needed, chosen=chosen)
+    tables = [read_table(file, needed) for file in table_files(path, ".parquet", chosen)]
     names = feature_columns(tables, chosen)
     features: tuple[str, ...] = ()
     if names == [LISTS]:
@@ -112,14 +113,23 @@ def read_parquet(
     return replace(dataset, features=features)
 
 
-def _read(reader: Any, path: Path, chosen: Chosen) -> Table:
-    """The columns of a file that are needed."""
+def read_table(path: Path, needed: Callable[[Path, list[str]], list[str]]) -> Table:
+    """Those columns of a file that are needed, which is asked with all their names."""
     require_regular(path)
+    try:
+        reader = import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise FedmapError(
+            "parquet files need pyarrow; install it with `pip install 'fedmap[parquet]'`"
+        ) from error
     with readable(path), reader.ParquetFile(path) as file:
         unpacked = _unpacked_bytes(file)
         if unpacked > CAP:
             raise FedmapError(f"{path}: unpacks to {unpacked:,} bytes; at most {CAP:,} are allowed")
-        names = _needed(path, list(file.schema_arrow.names), chosen)
+        names = list(file.schema_arrow.names)
+        if len(set(names)) < len(names):
+            raise FedmapError(f"{path}: columns {', '.join(names)}; each needs a different name")
+        names = needed(path, names)
         if not file.metadata.num_rows:
             raise FedmapError(f"{path}: there is no sample")
         return Table(path, file.read(columns=names, use_threads=False))
@@ -127,8 +137,6 @@ def _read(reader: Any, path: Path, chosen: Chosen) -> Table:
 
 def _needed(path: Path, names: list[str], chosen: Chosen) -> list[str]:
     """All columns, or beside a column x only those that are no features."""
-    if len(set(names)) < len(names):
-        raise FedmapError(f"{path}: columns {', '.join(names)}; each needs a different name")
     chosen.require(path, names)
     if LISTS not in names or LISTS in chosen[:2]:
         return names
@@ -174,5 +182,5 @@ def _numbers(array: Any, name: str, path: Path) -> Any:
         what = f"{array.type}, and features are numbers"
         if name == LISTS:
             raise FedmapError(f"{path}: column {name} is {what}")
-        raise no_numbers(path, name, what)
+        raise NoNumbersError(path, name, what)
     return array.to_numpy(zero_copy_only=False).reshape(shape)

@@ -28,6 +28,11 @@ class Table(Protocol):
         """Its columns."""
         ...
 
+    @property
+    def rows(self) -> Sequence[int]:
+        """The number of each row, as people count the rows of such a file."""
+        ...
+
     def column(self, name: str) -> Sequence[str]:
         """A column as text."""
         ...
@@ -63,12 +68,15 @@ def no_column(path: Path, name: str, there: Iterable[str], more: str = "") -> Fe
     return FedmapError(f"{path}: there is no column {name!r}; there are: {', '.join(there)}{more}")
 
 
-def no_numbers(path: Path, name: str, what: str) -> FedmapError:
-    """The sentence for a column of features that is something else."""
-    return FedmapError(
-        f"{path}: column {name} is {what}; remove it, or make features of its values with "
-        f"{spoken('categories')} {name}"
-    )
+class NoNumbersError(FedmapError):
+    """A column of features is something else; the sentence says how to train with it."""
+
+    def __init__(self, path: Path, name: str, what: str) -> None:
+        self.what = f"{path}: column {name} is {what}"
+        super().__init__(
+            f"{self.what}; remove it, or make features of its values with "
+            f"{spoken('categories')} {name}"
+        )
 
 
 def table_files(path: Path, suffix: str, chosen: Chosen) -> list[Path]:

@@ -57,6 +57,13 @@ def test_every_sample_is_once_in_a_training_or_a_test_set_and_a_fifth_of_each_cl
         assert drawn.counts[k].tolist() == [int((data.train_y[train] == c).sum()) for c in range(4)]
 
 
+def test_data_of_one_class_is_refused() -> None:
+    with pytest.raises(
+        FedmapError, match="all samples are of class 'class 0'; at least two classes"
+    ):
+        Federation(dataset(classes=1), np.arange(200) % 4)
+
+
 def needed(kind: str, folder: Path) -> dict[str, Any]:
     """The parameters that a partition cannot do without: a table in which 7 clients have all
     classes."""

@@ -153,6 +153,11 @@ class Federation:
                 f"dataset {dataset.name}: {len(dataset.train_y)} training samples "
                 f"but {len(owner)} owners"
             )
+        if len(dataset.classes) < 2:
+            raise FedmapError(
+                f"dataset {dataset.name}: all samples are of class {dataset.classes[0]!r}; at "
+                "least two classes are needed"
+            )
         sizes = np.bincount(owner)
         # The data's own names belong to the data's own clients only.
         self.named = bool(dataset.client_names) and np.array_equal(owner, np.asarray(dataset.owner))

@@ -162,3 +162,6 @@ def test_the_command_looks_once_where_that_is_asked_for(
     done = fedmap(f"watch {stopped} --once")
     assert done.returncode == 1
     assert done.stdout.startswith("fedavg  stopped  round 3/4\n")
+    done = fedmap("watch nowhere --once")
+    assert done.returncode == 1
+    assert done.stderr.endswith("there is no folder nowhere\n")

@@ -156,6 +156,8 @@ def followed(
     """Look again and again. 0 when all is done, 1 where something was stopped or has diverged."""
     lived = clock()
     while True:
+        if once and not path.is_dir():
+            raise FedmapError(f"there is no folder {path}")
         found = looks(path)
         show(picture(found, console.width))
         ended = all(look.over for look in found)

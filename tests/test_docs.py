@@ -26,7 +26,7 @@ FEWER = shlex.split("--rounds 1 --epochs 0.2 --fraction 0.2 --workers 1")
 LESS = [*shlex.split("--data synthetic --net tiny-wide --clients 6"), *FEWER]
 # What a page leaves open, and what the world below has in its place.
 STAND_INS = {
-    r"runs/NAME|RUN\.\.\.|\bRUN\b|(?<=report )runs/\w+": "runs/small",
+    r"runs/NAME|RUN\.\.\.|\bRUN\b|(?<=report )runs/\w+|(?<=watch )runs/\w+": "runs/small",
     r"--baseline fedavg": "--baseline map",
     r"csv:PATH": "csv:table.csv",
     r"folder:PATH": "folder:photos-of-clients",

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from fedmap.experiment import leaderboard as boards
@@ -131,12 +131,19 @@ def gather(path: Path, rows: list[Row]) -> None:
 
 
 def merged(old: list[Row], new: list[Row]) -> list[Row]:
-    """The new rows, after those old ones that are of other work. Old rows with other columns are
-    of an older kind and go."""
+    """The old rows, those of the same work as new ones replaced, and the other new ones after them.
+    Old rows with other columns are of an older kind and go."""
     if not old or list(old[0]) != list(new[0]):
         return new
-    there = {work_of(row) for row in new}
-    return [row for row in old if work_of(row) not in there] + new
+    return list(chain(*(grouped(old) | grouped(new)).values()))
+
+
+def grouped(rows: list[Row]) -> dict[tuple[object, ...], list[Row]]:
+    """The rows of each piece of work."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(work_of(row), []).append(row)
+    return found
 
 
 def work_of(row: Row) -> tuple[object, ...]:

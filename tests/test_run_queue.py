@@ -27,10 +27,10 @@ def row(method: str, seed: int, accuracy: float, round: int = 1) -> dict[str, ob
     return {"method": method, "seed": seed, "round": round, "accuracy": accuracy}
 
 
-def test_rows_of_the_same_work_are_replaced_and_others_stay() -> None:
+def test_rows_of_the_same_work_are_replaced_in_their_place() -> None:
     old = [row("map", 0, 1.0), row("map", 0, 2.0, round=2), row("map", 1, 3.0)]
     new = [row("map", 0, 4.0), row("fedavg", 0, 5.0)]
-    assert run_queue.merged(old, new) == [old[2], *new]
+    assert run_queue.merged(old, new) == [new[0], old[2], new[1]]
 
 
 def test_rows_of_an_older_kind_go() -> None:

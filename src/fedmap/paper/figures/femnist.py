@@ -185,7 +185,8 @@ def figure(rows: list[Row]) -> Figure:
         line[0].set_ylabel(f"{GOALS[i % 2]} accuracy, %")
     for axes in grid[-1]:
         axes.set_xlabel(f"round (mean of {SMOOTH})")
-    grid[0][0].legend(frameon=False, fontsize=8)
+    named = grid[0][0].get_legend_handles_labels()
+    drawn.legend(*named, loc="outside upper left", ncols=2 * wide, frameon=False, fontsize=8)
     for unused in (axes for axes in grid.flat if not axes.has_data()):
         unused.remove()
     return drawn

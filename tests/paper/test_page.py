@@ -324,6 +324,17 @@ def test_the_projects_pages_are_what_its_numbers_give(made: Pages) -> None:
     assert pictures == set(made.pictures)
 
 
+def test_the_gains_in_the_readme_stand_on_the_page_of_tables_1_and_2(made: Pages) -> None:
+    (said,) = re.findall(
+        r"The paper's MAP gains.*?With few", (ROOT / "README.md").read_text(), re.S
+    )
+    gains = re.findall(r"\d\.\d\d(?: ± \d\.\d\d)?", said)
+    assert len(gains) == 8
+    page = " ".join(made.texts["reproduction/table-1-2.md"].split())
+    for gain in gains:
+        assert re.search(rf"\+{re.escape(gain)}(?!\d)", page), gain
+
+
 def test_no_paragraph_has_more_than_five_lines_and_the_first_page_is_one_screen(
     made: Pages,
 ) -> None:

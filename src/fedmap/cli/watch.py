@@ -154,10 +154,10 @@ def followed(
     once: bool = False,
 ) -> int:
     """Look again and again. 0 when all is done, 1 where something was stopped or has diverged."""
+    if once and not path.is_dir():
+        raise FedmapError(f"there is no folder {path}")
     lived = clock()
     while True:
-        if once and not path.is_dir():
-            raise FedmapError(f"there is no folder {path}")
         found = looks(path)
         show(picture(found, console.width))
         ended = all(look.over for look in found)
